@@ -1,0 +1,193 @@
+//! The one place that knows URL schemes.
+
+use crate::{
+    Error, ErrorKind, FencingToken, HolderInfo, LockName, Locker, NoToken, Options, Result,
+    clock::Deadline,
+    erased::Erased,
+    spi::{Backend, Break, Lease},
+};
+
+/// A locker whose backend was chosen at run time. The caller matches, and so says which promise suffices.
+#[non_exhaustive]
+#[derive(Clone, Debug)]
+pub enum AnyLocker {
+    /// For correctness: every grant carries a fencing token.
+    Fenced(Locker<Erased<FencingToken>>),
+    /// For efficiency: there may be two holders at times.
+    Approximate(Locker<Erased<NoToken>>),
+}
+
+/// One scheme of URLs.
+struct Scheme {
+    name: &'static str,
+    example: &'static str,
+    /// The crate feature that it needs and whether that is on; `None`: always there.
+    feature: Option<(&'static str, bool)>,
+}
+
+const SCHEMES: &[Scheme] = &[
+    Scheme { name: "memory", example: "memory:", feature: None },
+    Scheme { name: "local", example: "local: or local:/var/lib/app/locks", feature: Some(("local", cfg!(feature = "local"))) },
+];
+
+/// Opens the store that a URL names.
+///
+/// * `memory:` one store of this process alone, for tests;
+/// * `local:` the embedded store at its default place, `local:PATH` in the folder PATH.
+///
+/// # Errors
+///
+/// [`ErrorKind::Invalid`] for an unknown scheme or one whose feature is off, with the schemes that there are; else what
+/// the store says.
+///
+/// # Cancel safety
+///
+/// May be dropped at any time.
+pub async fn connect(url: &str, options: Options) -> Result<AnyLocker> {
+    let (scheme, rest) = url.split_once(':').unwrap_or((url, ""));
+    match scheme {
+        "memory" if rest.is_empty() => Ok(fenced(crate::backend::memory::Memory::new(), options)),
+        "memory" => Err(invalid(format!("`{url}`: memory: takes nothing after the colon"))),
+        #[cfg(feature = "local")]
+        "local" => Ok(fenced(crate::backend::local::Local::connect_url(rest).await?, options)),
+        _ => Err(unknown(scheme)),
+    }
+}
+
+fn fenced<B: Backend<Lease: Lease<Token = FencingToken>>>(backend: B, options: Options) -> AnyLocker {
+    AnyLocker::Fenced(Locker::with_options(Erased::new(backend), options))
+}
+
+/// Says which schemes there are, and which feature would bring the one asked for.
+fn unknown(scheme: &str) -> Error {
+    let off = SCHEMES.iter().find(|known| known.name == scheme).and_then(|known| known.feature);
+    let there: Vec<_> = SCHEMES.iter().filter(|s| s.feature.is_none_or(|(_, on)| on)).map(|s| s.example).collect();
+    let there = there.join(", ");
+    invalid(match off {
+        Some((feature, _)) => format!(
+            "`{scheme}:` needs the crate feature `{feature}`, which this build does not have; it has {there}"
+        ),
+        // The text may be a whole URL with a password in it: it is not repeated.
+        None => format!("unknown store: a store URL starts with its scheme, one of {there}"),
+    })
+}
+
+fn invalid(message: String) -> Error {
+    Error::new(ErrorKind::Invalid, message)
+}
+
+impl AnyLocker {
+    /// Whether its locks carry fencing tokens.
+    #[must_use]
+    pub fn is_fenced(&self) -> bool {
+        matches!(self, Self::Fenced(_))
+    }
+
+    /// See [`Locker::list`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    ///
+    /// # Cancel safety
+    ///
+    /// As there.
+    pub async fn list(&self, after: Option<&LockName>, limit: usize) -> Result<Vec<HolderInfo>> {
+        match self {
+            Self::Fenced(locker) => locker.list(after, limit).await,
+            Self::Approximate(locker) => locker.list(after, limit).await,
+        }
+    }
+
+    /// See [`Locker::holder`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    ///
+    /// # Cancel safety
+    ///
+    /// As there.
+    pub async fn holder(&self, name: &LockName) -> Result<Option<HolderInfo>> {
+        match self {
+            Self::Fenced(locker) => locker.holder(name).await,
+            Self::Approximate(locker) => locker.holder(name).await,
+        }
+    }
+
+    /// See [`Locker::break_lock`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    ///
+    /// # Cancel safety
+    ///
+    /// As there.
+    pub async fn break_lock(&self, name: &LockName, when: Break) -> Result<Option<HolderInfo>> {
+        match self {
+            Self::Fenced(locker) => locker.break_lock(name, when).await,
+            Self::Approximate(locker) => locker.break_lock(name, when).await,
+        }
+    }
+
+    /// See [`Locker::prune`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    ///
+    /// # Cancel safety
+    ///
+    /// As there.
+    pub async fn prune(&self) -> Result<u64> {
+        match self {
+            Self::Fenced(locker) => locker.prune().await,
+            Self::Approximate(locker) => locker.prune().await,
+        }
+    }
+
+    /// See [`Locker::close`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    ///
+    /// # Cancel safety
+    ///
+    /// As there.
+    pub async fn close(&self, deadline: Deadline) -> Result<()> {
+        match self {
+            Self::Fenced(locker) => locker.close(deadline).await,
+            Self::Approximate(locker) => locker.close(deadline).await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_unknown_scheme_is_told_which_there_are() {
+        for url in ["carrier-pigeon://coop", "", "/var/lib/locks", "nope:secret@host"] {
+            let error = connect(url, Options::default()).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Invalid);
+            assert!(error.to_string().contains("memory:"), "{error}");
+            assert!(!error.to_string().contains("secret"), "{error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn memory_is_fenced_and_takes_no_path() {
+        assert!(connect("memory:", Options::default()).await.unwrap().is_fenced());
+        assert!(connect("memory:x", Options::default()).await.is_err());
+    }
+
+    #[cfg(not(feature = "local"))]
+    #[tokio::test]
+    async fn a_scheme_whose_feature_is_off_names_the_feature() {
+        let error = connect("local:", Options::default()).await.unwrap_err();
+        assert!(error.to_string().contains("feature `local`"), "{error}");
+    }
+}

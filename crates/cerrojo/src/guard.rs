@@ -1,0 +1,271 @@
+//! The user's side of a grant.
+
+use std::{fmt, future::Future, pin::pin, task::Poll};
+
+use tokio::sync::{oneshot, watch};
+
+use crate::{
+    Error, ErrorKind, FencingToken, LockName, NoToken, Result, StoreId, Token,
+    clock::{self, Instant},
+};
+
+/// The state of a lease, as seen now.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeaseState {
+    /// Ours, and the last renewal worked.
+    Held,
+    /// Ours until the validity ends, but the last renewal failed.
+    AtRisk,
+    /// Not to be trusted any more. Final.
+    Lost,
+    /// Given back by us. Final.
+    Released,
+}
+
+/// What the keeper publishes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Status {
+    pub(crate) state: LeaseState,
+    pub(crate) valid_until: Instant,
+    pub(crate) renewals: u64,
+}
+
+impl Status {
+    /// The state by the clock: past the validity nothing is held, whether or not the keeper has run.
+    pub(crate) fn state_at(&self, now: Instant) -> LeaseState {
+        match self.state {
+            LeaseState::Held | LeaseState::AtRisk if now >= self.valid_until => LeaseState::Lost,
+            state => state,
+        }
+    }
+}
+
+/// Where a release that somebody waits for is answered.
+pub(crate) type ReleaseReply = oneshot::Sender<Result<()>>;
+
+/// Tells whether a lease can still be trusted; cloneable, for spawned tasks.
+///
+/// It reads the clock itself each time: it is never late, also when the keeper could not run.
+#[derive(Clone, Debug)]
+pub struct LostSignal(watch::Receiver<Status>);
+
+/// A held lock. Dropping it gives the lock back in the background.
+///
+/// It may be dropped anywhere: in or outside of a runtime, during a panic, after shutdown. Locks are not
+/// re-entrant: acquiring a name again while holding it waits for oneself.
+#[must_use = "dropping the guard gives the lock back"]
+#[clippy::has_significant_drop]
+pub struct Guard<T: Token> {
+    name: LockName,
+    grant: T::Grant,
+    signal: LostSignal,
+    /// Closed by being dropped, which the keeper takes as a release that nobody waits for.
+    release: oneshot::Sender<ReleaseReply>,
+}
+
+/// A held lock with a fencing token: for correctness, together with a [fence](crate::fence) at the resource.
+pub type FencedGuard = Guard<FencingToken>;
+
+/// A held lock without a token: for efficiency. Two holders at once are possible, if rare.
+pub type ApproximateGuard = Guard<NoToken>;
+
+impl LostSignal {
+    /// The state by the clock, now.
+    #[must_use]
+    pub fn state(&self) -> LeaseState {
+        self.read().0
+    }
+
+    /// Until when the lease may be acted on unless renewed again; `None` once lost or released.
+    #[must_use]
+    pub fn valid_until(&self) -> Option<Instant> {
+        match self.read() {
+            (LeaseState::Held | LeaseState::AtRisk, status) => Some(status.valid_until),
+            _ => None,
+        }
+    }
+
+    /// How often the lease has been renewed.
+    #[must_use]
+    pub fn renewals(&self) -> u64 {
+        self.0.borrow().renewals
+    }
+
+    /// Ready once the lease can no longer be trusted: the store said so, or its validity is over.
+    ///
+    /// Never ready after a release of our own. It needs Tokio's time driver. After a suspend of the machine a task
+    /// that sleeps here is woken within [`clock::RE_READ`]; any poll before that reads the clock.
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped and called again at any time.
+    pub async fn lost(&self) {
+        let mut status = self.0.clone();
+        loop {
+            status.mark_unchanged();
+            match self.read() {
+                (LeaseState::Lost, _) => return,
+                (LeaseState::Released, _) => std::future::pending().await,
+                (_, read) => wait_for_change(&mut status, read.valid_until).await,
+            }
+        }
+    }
+
+    /// Reads status and clock as one: while the status is borrowed, the keeper cannot publish a renewal, and
+    /// it publishes none once the old validity is over. So nobody sees lost and then held.
+    fn read(&self) -> (LeaseState, Status) {
+        let status = self.0.borrow();
+        (status.state_at(Instant::now()), *status)
+    }
+}
+
+/// Waits for the keeper to publish, but not past the end of validity.
+async fn wait_for_change(status: &mut watch::Receiver<Status>, valid_until: Instant) {
+    tokio::select! {
+        // Once the keeper is gone, its last word holds until the validity ends.
+        Ok(()) = status.changed() => {}
+        () = clock::sleep_until(valid_until) => {}
+    }
+}
+
+impl<T: Token> Guard<T> {
+    pub(crate) fn new(
+        name: LockName,
+        grant: T::Grant,
+        status: watch::Receiver<Status>,
+        release: oneshot::Sender<ReleaseReply>,
+    ) -> Self {
+        Self { name, grant, signal: LostSignal(status), release }
+    }
+
+    /// What is locked.
+    pub fn name(&self) -> &LockName {
+        &self.name
+    }
+
+    /// The state by the clock, now.
+    pub fn state(&self) -> LeaseState {
+        self.signal.state()
+    }
+
+    /// Until when the lease may be acted on unless renewed again; `None` once lost.
+    ///
+    /// It is the TTL that the store granted, counted from before the request was sent, less the
+    /// [drift](crate::Drift).
+    pub fn valid_until(&self) -> Option<Instant> {
+        self.signal.valid_until()
+    }
+
+    /// How long the lease may be acted on unless renewed again; zero once lost.
+    pub fn remaining(&self) -> std::time::Duration {
+        self.valid_until().map(Instant::remaining).unwrap_or_default()
+    }
+
+    /// How often the lease has been renewed.
+    pub fn renewals(&self) -> u64 {
+        self.signal.renewals()
+    }
+
+    /// Ready once the lease can no longer be trusted. See [`LostSignal::lost`].
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped and called again at any time.
+    pub async fn lost(&self) {
+        self.signal.lost().await;
+    }
+
+    /// An owned, cloneable signal for spawned tasks.
+    pub fn signal(&self) -> LostSignal {
+        self.signal.clone()
+    }
+
+    /// Runs `work` under the lock, and drops it as soon as the lease is lost.
+    ///
+    /// The clock is read before every poll of the work, so it is never polled after the end of validity. A poll that
+    /// runs on past it cannot be stopped: only a fence refuses what such a poll writes.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Lost`] when the lease was lost before the work was done.
+    ///
+    /// # Cancel safety
+    ///
+    /// As cancel safe as `work`. The lock stays held until the guard is released or dropped.
+    pub async fn run<F: Future>(&self, work: F) -> Result<F::Output> {
+        let mut work = pin!(work);
+        let mut lost = pin!(self.lost());
+        std::future::poll_fn(|context| {
+            if self.state() == LeaseState::Lost || lost.as_mut().poll(context).is_ready() {
+                return Poll::Ready(Err(self.lost_error()));
+            }
+            work.as_mut().poll(context).map(Ok)
+        })
+        .await
+    }
+
+    /// Gives the lock back now, and says whether that worked: `Ok` means released.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Lost`]: it was not held any more, and nobody else's lease was touched.
+    /// [`ErrorKind::Indeterminate`]: unknown; it is asked again in the background until the TTL has ended.
+    ///
+    /// # Cancel safety
+    ///
+    /// Once polled, the release goes on in the background when this is dropped; before that, dropping it drops the
+    /// guard, which releases too.
+    pub async fn release(self) -> Result<()> {
+        let (reply, answer) = oneshot::channel();
+        let Self { name, signal, release, .. } = self;
+        let asked = release.send(reply).is_ok();
+        match answer.await {
+            Ok(result) if asked => result,
+            _ if signal.state() == LeaseState::Lost => Err(lost_error(&name)),
+            _ => Err(Error::new(
+                ErrorKind::Indeterminate,
+                format!("the runtime that kept `{name}` has ended; the TTL frees the lock"),
+            )),
+        }
+    }
+
+    fn lost_error(&self) -> Error {
+        lost_error(&self.name)
+    }
+}
+
+impl Guard<FencingToken> {
+    /// The fencing token: hand it to the resource with every access.
+    pub fn token(&self) -> FencingToken {
+        FencingToken::mint(&self.grant)
+    }
+
+    /// The id of the store that granted the token. Tokens of different stores cannot be compared.
+    pub fn store_id(&self) -> StoreId {
+        self.grant.store
+    }
+
+    /// Forgets the token. There is no way back.
+    pub fn into_approximate(self) -> ApproximateGuard {
+        let Self { name, signal, release, .. } = self;
+        Guard { name, grant: (), signal, release }
+    }
+}
+
+impl<T: Token> fmt::Debug for Guard<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guard")
+            .field("name", &self.name)
+            .field("token", &T::number(&self.grant))
+            .field("state", &self.state())
+            .finish_non_exhaustive()
+    }
+}
+
+pub(crate) fn lost_error(name: &LockName) -> Error {
+    Error::new(
+        ErrorKind::Lost,
+        format!("the lease of `{name}` is lost: stop touching what it protects"),
+    )
+}

@@ -1,0 +1,448 @@
+//! One task for one lease: obtains it, renews it, declares its loss and gives it back.
+//!
+//! The only code that renews, and the only code that decides that a lease is lost. States: held, at risk (a
+//! renewal has failed, validity still runs), lost, released. An error is unknown and is tried again with
+//! backoff; lost is what the store says explicitly, the end of its session, or the end of validity.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::sync::{oneshot, watch};
+
+use crate::{
+    Error, ErrorKind, Guard, HolderInfo, LeaseState, LockName, Options, Result, Token,
+    clock::{self, Instant},
+    guard::{ReleaseReply, Status, lost_error},
+    queue::Turn,
+    rng,
+    spi::{Acquired, Backend, CALL_LIMIT, Lease, Request, Wait},
+    validity::Validity,
+    watched::Labels,
+};
+
+pub(crate) type TokenOf<B> = <<B as Backend>::Lease as Lease>::Token;
+
+/// How often a grant that came too late is asked for anew before that is an error.
+const LATE_GRANTS_MAX: u32 = 3;
+
+/// What every keeper of a locker needs.
+#[derive(Debug)]
+pub(crate) struct Shared<B> {
+    pub(crate) backend: B,
+    pub(crate) options: Options,
+}
+
+/// One acquisition on its way.
+#[derive(Debug)]
+pub(crate) struct Errand<B: Backend> {
+    pub(crate) shared: Arc<Shared<B>>,
+    pub(crate) request: Request,
+    /// Held until the lease has been given back: who is next in this process then asks the store.
+    pub(crate) turn: Option<Turn>,
+    pub(crate) reply: oneshot::Sender<Result<Guard<TokenOf<B>>>>,
+}
+
+/// Acquires, hands the guard out, and keeps the lease until it is released or lost.
+pub(crate) async fn serve<B: Backend>(errand: Errand<B>) {
+    let Errand { shared, request, turn, reply } = errand;
+    // Boxed, so that a held lease does not carry the memory of its acquisition.
+    match Box::pin(obtain(&shared, request.clone())).await {
+        Ok(Ok(lease)) => {
+            let keeper = Keeper::new(lease, &shared, request.name());
+            drop(request);
+            keeper.keep(reply).await;
+        }
+        Ok(Err(holder)) => answer(reply, Err(contended(request.name(), holder))),
+        Err(error) => answer(reply, Err(error)),
+    }
+    drop(turn);
+}
+
+fn answer<T>(reply: oneshot::Sender<T>, result: T) {
+    // Nobody listens any more: there is nobody to tell.
+    drop(reply.send(result));
+}
+
+fn contended(name: &LockName, holder: Option<HolderInfo>) -> Error {
+    Error::new(ErrorKind::Contended, format!("`{name}` is taken")).with_holder(holder)
+}
+
+/// Asks until there is a grant with at least half of its TTL left, a refusal, or an error.
+async fn obtain<B: Backend>(
+    shared: &Shared<B>,
+    mut request: Request,
+) -> Result<Result<B::Lease, Option<HolderInfo>>> {
+    for _ in 0..LATE_GRANTS_MAX {
+        let mut lease = match acquire(shared, &request).await? {
+            Acquired::Granted(lease) => lease,
+            Acquired::Refused(holder) => return Ok(Err(holder)),
+        };
+        if freshen(&mut lease, &shared.options).await {
+            return Ok(Ok(lease));
+        }
+        give_up(lease, request.name()).await;
+        request = request.renewed();
+        if request.is_cancelled() {
+            break;
+        }
+    }
+    Err(Error::new(
+        ErrorKind::Unavailable,
+        format!("every grant of `{}` came too late to be used: the store or this process is slower than the TTL", request.name()),
+    ))
+}
+
+/// Asks the store; what failed without being wrong is asked again by the same owner while waiting lasts.
+async fn acquire<B: Backend>(
+    shared: &Shared<B>,
+    request: &Request,
+) -> Result<Acquired<B::Lease>> {
+    let patience = shared.options.outage_patience;
+    let mut outage: Option<Outage> = None;
+    loop {
+        let error = match shared.backend.acquire(request).await {
+            Err(error) => error,
+            Ok(answer) => return Ok(answer),
+        };
+        let outage = outage.get_or_insert_with(|| Outage::new(Instant::now()));
+        if !may_ask_again(&error) || outage.is_over(request, patience) {
+            give_back(shared, request).await;
+            return Err(error);
+        }
+        tracing::debug!(lock = %request.name(), %error, "acquire failed, asking again");
+        outage.pause(request).await;
+    }
+}
+
+fn may_ask_again(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Indeterminate)
+}
+
+/// Errors of acquire, one after another.
+struct Outage {
+    since: Instant,
+    pause: Duration,
+}
+
+impl Outage {
+    fn new(since: Instant) -> Self {
+        Self { since, pause: Duration::from_millis(20) }
+    }
+
+    /// Whether asking again has no place: the request does not wait, or not any more, or for too long in vain.
+    fn is_over(&self, request: &Request, patience: Duration) -> bool {
+        let in_vain = matches!(request.wait(), Wait::Forever)
+            && Instant::now().since(self.since) >= patience;
+        in_vain || request.wait().is_over() || request.is_cancelled()
+    }
+
+    async fn pause(&mut self, request: &Request) {
+        let pause = clock::sleep(rng::jitter(self.pause));
+        tokio::select! {
+            _ = request.wait().bound(pause) => {}
+            () = request.cancelled() => {}
+        }
+        self.pause = (self.pause * 2).min(Duration::from_secs(1));
+    }
+}
+
+/// After an error the owner may hold the lock or stand in the queue.
+async fn give_back<B: Backend>(shared: &Shared<B>, request: &Request) {
+    let given = clock::within(CALL_LIMIT, shared.backend.give_back(request.name(), request.owner()));
+    if let Ok(Err(error)) = given.await {
+        tracing::debug!(lock = %request.name(), %error, "could not give back; the TTL will");
+    }
+}
+
+/// Renews until at least half of the TTL is left (design: invariant 5). False: it cannot be used.
+async fn freshen<L: Lease>(lease: &mut L, options: &Options) -> bool {
+    for _ in 0..LATE_GRANTS_MAX {
+        if validity(lease, options).is_fresh(Instant::now()) {
+            return true;
+        }
+        match clock::within(attempt_limit(lease), lease.renew()).await {
+            Ok(Err(error)) if error.kind() == ErrorKind::Lost => return false,
+            _ => {}
+        }
+    }
+    !validity(lease, options).has_ended(Instant::now())
+}
+
+/// One owner-checked release of what we cannot use.
+async fn give_up<L: Lease>(mut lease: L, name: &LockName) {
+    if let Ok(Err(error)) = clock::within(CALL_LIMIT, lease.release()).await {
+        tracing::debug!(lock = %name, %error, "an unusable grant was not given back");
+    }
+}
+
+fn validity<L: Lease>(lease: &L, options: &Options) -> Validity {
+    Validity::new(lease.counted_from(), lease.ttl(), options.drift)
+}
+
+/// A renewal that takes longer is given up, so that there is time for another.
+fn attempt_limit<L: Lease>(lease: &L) -> Duration {
+    (lease.ttl().get() / 3).max(Duration::from_millis(100)).min(CALL_LIMIT)
+}
+
+/// What ends or changes the state.
+#[derive(Debug)]
+enum Event {
+    /// The guard asks for release, or was dropped.
+    Asked(Option<ReleaseReply>),
+    Renewed,
+    /// A renewal failed; whether the lease is still ours is unknown.
+    Failed(Error),
+    Lost(Cause),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cause {
+    Refused,
+    SessionEnded,
+    ValidityEnded,
+}
+
+impl Cause {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Refused => "refused",
+            Self::SessionEnded => "session_ended",
+            Self::ValidityEnded => "validity_ended",
+        }
+    }
+}
+
+/// How keeping ended.
+#[derive(Debug)]
+enum End {
+    Asked(Option<ReleaseReply>),
+    Lost,
+}
+
+struct Keeper<L: Lease> {
+    lease: L,
+    name: LockName,
+    options: KeeperOptions,
+    status: watch::Sender<Status>,
+    labels: Labels,
+    granted_at: Instant,
+}
+
+/// The part of the options that a held lease needs, copied: it outlives no locker.
+#[derive(Clone, Copy, Debug)]
+struct KeeperOptions {
+    drift: crate::Drift,
+    tick: Duration,
+}
+
+impl<L: Lease> Keeper<L> {
+    fn new<B: Backend>(lease: L, shared: &Shared<B>, name: &LockName) -> Self {
+        let status = Status {
+            state: LeaseState::Held,
+            valid_until: validity(&lease, &shared.options).until,
+            renewals: 0,
+        };
+        let labels = shared.options.labels(shared.backend.kind(), name);
+        let options = KeeperOptions { drift: shared.options.drift, tick: shared.options.tick };
+        Self {
+            granted_at: lease.counted_from(),
+            lease,
+            name: name.clone(),
+            options,
+            status: watch::Sender::new(status),
+            labels,
+        }
+    }
+
+    /// Hands the guard out and keeps the lease until its end.
+    async fn keep(mut self, reply: oneshot::Sender<Result<Guard<L::Token>>>) {
+        let (release, mut asked) = oneshot::channel();
+        let grant = self.lease.grant();
+        tracing::debug!(lock = %self.name, token = L::Token::number(&grant), "acquired");
+        // When the caller is gone, the guard is dropped here, which asks for release.
+        let guard = Guard::new(self.name.clone(), grant, self.status.subscribe(), release);
+        answer(reply, Ok(guard));
+        let end = self.watch_over(&mut asked).await;
+        self.labels.hold(Instant::now().since(self.granted_at));
+        match end {
+            End::Asked(reply) => self.release(reply).await,
+            End::Lost => self.clear_up(asked).await,
+        }
+    }
+
+    /// Renews until the guard asks for release or the lease is lost.
+    async fn watch_over(&mut self, asked: &mut oneshot::Receiver<ReleaseReply>) -> End {
+        let mut backoff = Backoff::default();
+        let mut next = self.validity().renew_at(self.options.tick);
+        loop {
+            match self.next_event(asked, next).await {
+                Event::Asked(reply) if self.publish_end(LeaseState::Released) => {
+                    return End::Asked(reply);
+                }
+                Event::Asked(reply) => {
+                    self.lost(Cause::ValidityEnded);
+                    return End::Asked(reply);
+                }
+                Event::Renewed if self.publish_renewal() => {
+                    backoff = Backoff::default();
+                    next = self.validity().renew_at(self.options.tick);
+                }
+                Event::Renewed => return self.lost(Cause::ValidityEnded),
+                Event::Failed(error) => {
+                    self.at_risk(&error);
+                    next = Instant::now() + backoff.next(self.lease.ttl().get());
+                }
+                Event::Lost(cause) => return self.lost(cause),
+            }
+        }
+    }
+
+    async fn next_event(
+        &mut self,
+        asked: &mut oneshot::Receiver<ReleaseReply>,
+        renew_at: Instant,
+    ) -> Event {
+        let until = self.status.borrow().valid_until;
+        tokio::select! {
+            biased;
+            reply = asked => Event::Asked(reply.ok()),
+            // Races the renewal: a store that hangs cannot delay the end of validity.
+            () = clock::sleep_until(until) => Event::Lost(Cause::ValidityEnded),
+            event = renew_when_due(&mut self.lease, renew_at) => event,
+        }
+    }
+
+    fn validity(&self) -> Validity {
+        Validity::new(self.lease.counted_from(), self.lease.ttl(), self.options.drift)
+    }
+
+    /// False when the old validity is over by now: somebody may have read lost already, and lost is final.
+    fn publish_renewal(&self) -> bool {
+        let until = self.validity().until;
+        self.status.send_if_modified(|status| {
+            if status.state_at(Instant::now()) == LeaseState::Lost {
+                return false;
+            }
+            status.state = LeaseState::Held;
+            status.valid_until = until;
+            status.renewals += 1;
+            true
+        })
+    }
+
+    /// False when the lease was lost before.
+    fn publish_end(&self, end: LeaseState) -> bool {
+        self.status.send_if_modified(|status| {
+            if status.state_at(Instant::now()) == LeaseState::Lost {
+                return false;
+            }
+            status.state = end;
+            true
+        })
+    }
+
+    fn at_risk(&self, error: &Error) {
+        tracing::warn!(lock = %self.name, %error, "a renewal failed; trying again until the validity ends");
+        self.labels.renewal_failed();
+        let first = self.status.send_if_modified(|status| {
+            let first = status.state == LeaseState::Held;
+            if first {
+                status.state = LeaseState::AtRisk;
+            }
+            first
+        });
+        if first {
+            self.labels.at_risk();
+        }
+    }
+
+    fn lost(&self, cause: Cause) -> End {
+        self.status.send_modify(|status| status.state = LeaseState::Lost);
+        tracing::warn!(lock = %self.name, cause = cause.as_str(), "lost");
+        self.labels.lost(cause.as_str());
+        End::Lost
+    }
+
+    /// Gives back after a loss: owner-checked, so it can only free what is still ours. Not before the validity ends
+    /// or the guard goes: the work may still be stopping, and a broken lock is not yet free.
+    async fn clear_up(mut self, asked: oneshot::Receiver<ReleaseReply>) {
+        let reply = clock::until(self.validity().until, asked).await;
+        if let Err(error) = self.release_once().await {
+            tracing::debug!(lock = %self.name, %error, "nothing to give back after the loss");
+        }
+        if let Ok(Ok(reply)) = reply {
+            answer(reply, Err(lost_error(&self.name)));
+        }
+    }
+
+    /// Gives back, answers, and if the outcome is unknown asks on until the TTL has ended for certain.
+    async fn release(mut self, reply: Option<ReleaseReply>) {
+        let mut result = self.release_once().await;
+        let mut known = is_known(&result);
+        if self.status.borrow().state == LeaseState::Lost {
+            result = Err(lost_error(&self.name));
+        }
+        tracing::debug!(lock = %self.name, released = result.is_ok(), "release");
+        if let Some(reply) = reply {
+            answer(reply, result);
+        }
+        let mut backoff = Backoff::default();
+        while !known && !self.validity().has_ended(Instant::now()) {
+            clock::sleep(backoff.next(self.lease.ttl().get())).await;
+            known = is_known(&self.release_once().await);
+        }
+    }
+
+    async fn release_once(&mut self) -> Result<()> {
+        clock::within(CALL_LIMIT, self.lease.release()).await.unwrap_or_else(|elapsed| {
+            Err(unknown(&self.name, "release").with_source(elapsed))
+        })
+    }
+}
+
+fn is_known(result: &Result<()>) -> bool {
+    match result {
+        Ok(()) => true,
+        Err(error) => error.kind() == ErrorKind::Lost,
+    }
+}
+
+fn unknown(name: &LockName, operation: &str) -> Error {
+    Error::new(
+        ErrorKind::Indeterminate,
+        format!("{operation} of `{name}`: no answer in time, so it is unknown whether it took effect"),
+    )
+}
+
+async fn renew_when_due<L: Lease>(lease: &mut L, due: Instant) -> Event {
+    tokio::select! {
+        biased;
+        () = lease.ended() => return Event::Lost(Cause::SessionEnded),
+        () = clock::sleep_until(due) => {}
+    }
+    match clock::within(attempt_limit(lease), lease.renew()).await {
+        Ok(Ok(())) => Event::Renewed,
+        Ok(Err(error)) if error.kind() == ErrorKind::Lost => Event::Lost(Cause::Refused),
+        Ok(Err(error)) => Event::Failed(error),
+        Err(elapsed) => Event::Failed(
+            Error::new(ErrorKind::Indeterminate, "a renewal had no answer in time")
+                .with_source(elapsed),
+        ),
+    }
+}
+
+/// Pauses between failed tries: from a thirtieth of the TTL, doubling to a sixth, with jitter.
+#[derive(Debug, Default)]
+struct Backoff {
+    failures: u32,
+}
+
+impl Backoff {
+    fn next(&mut self, ttl: Duration) -> Duration {
+        let pause = (ttl / 30 * 2_u32.saturating_pow(self.failures.min(8))).min(ttl / 6);
+        self.failures = self.failures.saturating_add(1);
+        rng::jitter(pause)
+    }
+}
+
+#[cfg(test)]
+mod tests;

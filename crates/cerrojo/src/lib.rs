@@ -1,0 +1,61 @@
+//! Distributed locks that say what they promise.
+//!
+//! | | for | backends | guard | two holders at once? |
+//! |---|---|---|---|---|
+//! | **fenced** | correctness: a double run corrupts data | [`memory`], `local` | [`FencedGuard`], with a [`FencingToken`] | the resource refuses the older one |
+//! | **approximate** | efficiency: a double run costs money | none yet | [`ApproximateGuard`] | rare, but possible |
+//!
+//! Code that needs a token does not compile against an approximate lock.
+//!
+//! ```no_run
+//! # #[cfg(all(feature = "local", target_os = "linux"))]
+//! # async fn example() -> cerrojo::Result<()> {
+//! # async fn write(_: cerrojo::FencingToken, _: &[u8]) -> cerrojo::Result<()> { Ok(()) }
+//! let locks = cerrojo::Locker::new(cerrojo::backend::local::Local::connect("/var/lib/app/locks").await?);
+//! let guard = locks.acquire("invoices/42").await?;
+//! guard.run(write(guard.token(), b"paid")).await??; // stops when the lease is lost
+//! guard.release().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Tested on Linux only. Everything but the `local` backend is written portably; elsewhere it is untested.
+//!
+//! [`memory`]: backend::memory
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+pub mod backend;
+pub mod clock;
+#[cfg(feature = "conformance")]
+pub mod conformance;
+mod connect;
+mod erased;
+mod error;
+pub mod fence;
+mod guard;
+mod holder;
+mod keeper;
+mod locker;
+mod name;
+mod owner;
+mod queue;
+mod rng;
+pub mod spi;
+mod token;
+mod validity;
+mod waiter;
+pub mod watched;
+
+pub use clock::{Deadline, Instant};
+pub use connect::{AnyLocker, connect};
+pub use erased::{Erased, ErasedLease};
+pub use error::{Error, ErrorKind, Result};
+pub use guard::{ApproximateGuard, FencedGuard, Guard, LeaseState, LostSignal};
+pub use holder::{HolderInfo, Identity};
+pub use locker::{Acquire, Locker, Options};
+pub use name::{InvalidName, LockName};
+pub use owner::{InvalidId, OwnerId, StoreId};
+pub use spi::{BoundTo, Break, Wait};
+pub use token::{FencedGrant, FencingToken, NoToken, Token};
+pub use validity::{Drift, InvalidTtl, Ttl};
