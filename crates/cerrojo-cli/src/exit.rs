@@ -1,0 +1,225 @@
+//! How the program ends: its exit codes, and the failures that lead to them.
+
+use std::{error::Error as StdError, fmt, io};
+
+use cerrojo::ErrorKind;
+use rustix::process::Signal;
+
+/// The exit codes, as `--help` and docs/cli.md show them.
+pub(crate) const TABLE: &str = "\
+Exit codes:
+  0        done (for `run`: the command's own code, whatever it is)
+  1        `show`, `break`: the lock is free
+  64       usage error
+  69       the store is invalid, unavailable or corrupt, or what it did is unknown
+  71       the operating system refused what the program needs
+  74       the output could not be written
+  75       not acquired: someone else holds the lock
+  79       the lease was lost, and the command was ended
+  126      the command could not be executed
+  127      the command was not found
+  128+N    the command was ended by signal N, or signal N ended the wait";
+
+/// How the program ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// Done.
+    Success,
+    /// The child's own code.
+    Child(u8),
+    /// The child, or the wait for the lock, was ended by a signal.
+    Signal(i32),
+    /// The lock that was asked about is free.
+    Free,
+    /// The command line is wrong.
+    Usage,
+    /// The store is unusable.
+    Store,
+    /// The operating system is out of something.
+    System,
+    /// Nobody can read our answer.
+    Output,
+    /// Someone else holds the lock.
+    NotAcquired,
+    /// The lease ended before the child did.
+    LeaseLost,
+    /// The command is there but does not run.
+    NotExecutable,
+    /// There is no such command.
+    NotFound,
+}
+
+impl Exit {
+    pub(crate) fn code(self) -> u8 {
+        match self {
+            Self::Success => 0,
+            Self::Child(code) => code,
+            Self::Signal(number) => u8::try_from(number.saturating_add(128)).unwrap_or(u8::MAX),
+            Self::Free => 1,
+            Self::Usage => 64,
+            Self::Store => 69,
+            Self::System => 71,
+            Self::Output => 74,
+            Self::NotAcquired => 75,
+            Self::LeaseLost => 79,
+            Self::NotExecutable => 126,
+            Self::NotFound => 127,
+        }
+    }
+}
+
+impl From<Signal> for Exit {
+    fn from(signal: Signal) -> Self {
+        Self::Signal(signal.as_raw())
+    }
+}
+
+/// Why the program could not do what it was asked.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    exit: Exit,
+    kind: &'static str,
+    message: String,
+    source: Option<Box<dyn StdError + Send + Sync>>,
+}
+
+impl Failure {
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self {
+            exit: Exit::Usage,
+            kind: "usage",
+            message: message.into(),
+            source: None,
+        }
+    }
+
+    /// The operating system refused something that no lock and no store has to do with.
+    pub(crate) fn system(what: &str, error: io::Error) -> Self {
+        Self::of_io(Exit::System, "system", what.to_owned(), error)
+    }
+
+    pub(crate) fn output(error: io::Error) -> Self {
+        Self::of_io(
+            Exit::Output,
+            "output",
+            "the output could not be written".to_owned(),
+            error,
+        )
+    }
+
+    /// The child did not start.
+    pub(crate) fn spawn(program: &std::ffi::OsStr, error: io::Error) -> Self {
+        let (exit, kind) = match error.kind() {
+            io::ErrorKind::NotFound => (Exit::NotFound, "not_found"),
+            _ => (Exit::NotExecutable, "not_executable"),
+        };
+        let message = format!("cannot run `{}`", program.display());
+        Self::of_io(exit, kind, message, error)
+    }
+
+    fn of_io(exit: Exit, kind: &'static str, message: String, error: io::Error) -> Self {
+        Self {
+            exit,
+            kind,
+            message,
+            source: Some(Box::new(error)),
+        }
+    }
+
+    pub(crate) fn exit(&self) -> Exit {
+        self.exit
+    }
+
+    /// One word that a program can compare.
+    pub(crate) fn kind(&self) -> &'static str {
+        self.kind
+    }
+
+    /// The error of the library, where it is one.
+    pub(crate) fn store_error(&self) -> Option<&cerrojo::Error> {
+        self.source.as_deref()?.downcast_ref()
+    }
+}
+
+impl From<cerrojo::Error> for Failure {
+    fn from(error: cerrojo::Error) -> Self {
+        let exit = match error.kind() {
+            ErrorKind::Contended => Exit::NotAcquired,
+            ErrorKind::Lost => Exit::LeaseLost,
+            // Names and TTLs were checked as arguments: what is invalid by now is the store's URL or place.
+            _ => Exit::Store,
+        };
+        let (kind, message) = (error.kind().as_str(), error.to_string());
+        Self {
+            exit,
+            kind,
+            message,
+            source: Some(Box::new(error)),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl StdError for Failure {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match self.store_error() {
+            // Its message is ours already.
+            Some(error) => error.source(),
+            None => self
+                .source
+                .as_deref()
+                .map(|source| source as &(dyn StdError + 'static)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_has_every_code_of_our_own() {
+        let ours = [
+            Exit::Success,
+            Exit::Free,
+            Exit::Usage,
+            Exit::Store,
+            Exit::System,
+            Exit::Output,
+            Exit::NotAcquired,
+            Exit::LeaseLost,
+            Exit::NotExecutable,
+            Exit::NotFound,
+        ];
+        for exit in ours {
+            let row = format!("\n  {:<8} ", exit.code());
+            assert!(TABLE.contains(&row), "{exit:?} is not in the table");
+        }
+    }
+
+    #[test]
+    fn signals_are_128_and_their_number() {
+        assert_eq!(Exit::from(Signal::TERM).code(), 143);
+        assert_eq!(Exit::Signal(i32::MAX).code(), 255);
+    }
+
+    #[test]
+    fn kinds_of_errors_say_how_to_exit() {
+        let cases = [
+            (ErrorKind::Contended, Exit::NotAcquired),
+            (ErrorKind::Lost, Exit::LeaseLost),
+            (ErrorKind::Unavailable, Exit::Store),
+            (ErrorKind::Indeterminate, Exit::Store),
+            (ErrorKind::Invalid, Exit::Store),
+            (ErrorKind::Corrupt, Exit::Store),
+        ];
+        for (kind, exit) in cases {
+            assert_eq!(Failure::from(cerrojo::Error::new(kind, "why")).exit(), exit);
+        }
+    }
+}
