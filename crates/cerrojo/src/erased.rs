@@ -13,7 +13,10 @@ type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 trait DynBackend<T: Token>: Debug + Send + Sync + 'static {
     fn kind(&self) -> &'static str;
-    fn acquire<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Result<Acquired<ErasedLease<T>>>>;
+    fn acquire<'a>(
+        &'a self,
+        request: &'a Request,
+    ) -> BoxFuture<'a, Result<Acquired<ErasedLease<T>>>>;
     fn give_back<'a>(&'a self, name: &'a LockName, owner: OwnerId) -> BoxFuture<'a, Result<()>>;
     fn list<'a>(
         &'a self,
@@ -58,7 +61,10 @@ impl<T: Token, B: Backend<Lease: Lease<Token = T>>> DynBackend<T> for B {
         Backend::kind(self)
     }
 
-    fn acquire<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Result<Acquired<ErasedLease<T>>>> {
+    fn acquire<'a>(
+        &'a self,
+        request: &'a Request,
+    ) -> BoxFuture<'a, Result<Acquired<ErasedLease<T>>>> {
         Box::pin(async move {
             Ok(match Backend::acquire(self, request).await? {
                 Acquired::Granted(lease) => Acquired::Granted(ErasedLease(Box::new(lease))),

@@ -43,7 +43,12 @@ pub(crate) struct Errand<B: Backend> {
 
 /// Acquires, hands the guard out, and keeps the lease until it is released or lost.
 pub(crate) async fn serve<B: Backend>(errand: Errand<B>) {
-    let Errand { shared, request, turn, reply } = errand;
+    let Errand {
+        shared,
+        request,
+        turn,
+        reply,
+    } = errand;
     // Boxed, so that a held lease does not carry the memory of its acquisition.
     match Box::pin(obtain(&shared, request.clone())).await {
         Ok(Ok(lease)) => {
@@ -87,15 +92,15 @@ async fn obtain<B: Backend>(
     }
     Err(Error::new(
         ErrorKind::Unavailable,
-        format!("every grant of `{}` came too late to be used: the store or this process is slower than the TTL", request.name()),
+        format!(
+            "every grant of `{}` came too late to be used: the store or this process is slower than the TTL",
+            request.name()
+        ),
     ))
 }
 
 /// Asks the store; what failed without being wrong is asked again by the same owner while waiting lasts.
-async fn acquire<B: Backend>(
-    shared: &Shared<B>,
-    request: &Request,
-) -> Result<Acquired<B::Lease>> {
+async fn acquire<B: Backend>(shared: &Shared<B>, request: &Request) -> Result<Acquired<B::Lease>> {
     let patience = shared.options.outage_patience;
     let mut outage: Option<Outage> = None;
     loop {
@@ -114,7 +119,10 @@ async fn acquire<B: Backend>(
 }
 
 fn may_ask_again(error: &Error) -> bool {
-    matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Indeterminate)
+    matches!(
+        error.kind(),
+        ErrorKind::Unavailable | ErrorKind::Indeterminate
+    )
 }
 
 /// Errors of acquire, one after another.
@@ -125,13 +133,16 @@ struct Outage {
 
 impl Outage {
     fn new(since: Instant) -> Self {
-        Self { since, pause: Duration::from_millis(20) }
+        Self {
+            since,
+            pause: Duration::from_millis(20),
+        }
     }
 
     /// Whether asking again has no place: the request does not wait, or not any more, or for too long in vain.
     fn is_over(&self, request: &Request, patience: Duration) -> bool {
-        let in_vain = matches!(request.wait(), Wait::Forever)
-            && Instant::now().since(self.since) >= patience;
+        let in_vain =
+            matches!(request.wait(), Wait::Forever) && Instant::now().since(self.since) >= patience;
         in_vain || request.wait().is_over() || request.is_cancelled()
     }
 
@@ -147,7 +158,10 @@ impl Outage {
 
 /// After an error the owner may hold the lock or stand in the queue.
 async fn give_back<B: Backend>(shared: &Shared<B>, request: &Request) {
-    let given = clock::within(CALL_LIMIT, shared.backend.give_back(request.name(), request.owner()));
+    let given = clock::within(
+        CALL_LIMIT,
+        shared.backend.give_back(request.name(), request.owner()),
+    );
     if let Ok(Err(error)) = given.await {
         tracing::debug!(lock = %request.name(), %error, "could not give back; the TTL will");
     }
@@ -180,7 +194,9 @@ fn validity<L: Lease>(lease: &L, options: &Options) -> Validity {
 
 /// A renewal that takes longer is given up, so that there is time for another.
 fn attempt_limit<L: Lease>(lease: &L) -> Duration {
-    (lease.ttl().get() / 3).max(Duration::from_millis(100)).min(CALL_LIMIT)
+    (lease.ttl().get() / 3)
+        .max(Duration::from_millis(100))
+        .min(CALL_LIMIT)
 }
 
 /// What ends or changes the state.
@@ -242,7 +258,10 @@ impl<L: Lease> Keeper<L> {
             renewals: 0,
         };
         let labels = shared.options.labels(shared.backend.kind(), name);
-        let options = KeeperOptions { drift: shared.options.drift, tick: shared.options.tick };
+        let options = KeeperOptions {
+            drift: shared.options.drift,
+            tick: shared.options.tick,
+        };
         Self {
             granted_at: lease.counted_from(),
             lease,
@@ -312,7 +331,11 @@ impl<L: Lease> Keeper<L> {
     }
 
     fn validity(&self) -> Validity {
-        Validity::new(self.lease.counted_from(), self.lease.ttl(), self.options.drift)
+        Validity::new(
+            self.lease.counted_from(),
+            self.lease.ttl(),
+            self.options.drift,
+        )
     }
 
     /// False when the old validity is over by now: somebody may have read lost already, and lost is final.
@@ -356,7 +379,8 @@ impl<L: Lease> Keeper<L> {
     }
 
     fn lost(&self, cause: Cause) -> End {
-        self.status.send_modify(|status| status.state = LeaseState::Lost);
+        self.status
+            .send_modify(|status| status.state = LeaseState::Lost);
         tracing::warn!(lock = %self.name, cause = cause.as_str(), "lost");
         self.labels.lost(cause.as_str());
         End::Lost
@@ -393,9 +417,9 @@ impl<L: Lease> Keeper<L> {
     }
 
     async fn release_once(&mut self) -> Result<()> {
-        clock::within(CALL_LIMIT, self.lease.release()).await.unwrap_or_else(|elapsed| {
-            Err(unknown(&self.name, "release").with_source(elapsed))
-        })
+        clock::within(CALL_LIMIT, self.lease.release())
+            .await
+            .unwrap_or_else(|elapsed| Err(unknown(&self.name, "release").with_source(elapsed)))
     }
 }
 
@@ -409,7 +433,9 @@ fn is_known(result: &Result<()>) -> bool {
 fn unknown(name: &LockName, operation: &str) -> Error {
     Error::new(
         ErrorKind::Indeterminate,
-        format!("{operation} of `{name}`: no answer in time, so it is unknown whether it took effect"),
+        format!(
+            "{operation} of `{name}`: no answer in time, so it is unknown whether it took effect"
+        ),
     )
 }
 

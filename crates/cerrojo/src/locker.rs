@@ -59,12 +59,21 @@ impl Options {
 }
 
 fn this_process() -> Identity {
-    Identity { host: host_name(), pid: Some(std::process::id()), label: None }
+    Identity {
+        host: host_name(),
+        pid: Some(std::process::id()),
+        label: None,
+    }
 }
 
 #[cfg(target_os = "linux")]
 fn host_name() -> Option<String> {
-    Some(rustix::system::uname().nodename().to_string_lossy().into_owned())
+    Some(
+        rustix::system::uname()
+            .nodename()
+            .to_string_lossy()
+            .into_owned(),
+    )
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -107,7 +116,9 @@ struct Inner<B> {
 
 impl<B> Clone for Locker<B> {
     fn clone(&self) -> Self {
-        Self { inner: Arc::clone(&self.inner) }
+        Self {
+            inner: Arc::clone(&self.inner),
+        }
     }
 }
 
@@ -127,7 +138,9 @@ impl<B: Backend> Locker<B> {
             closed: CancellationToken::new(),
             places,
         };
-        Self { inner: Arc::new(inner) }
+        Self {
+            inner: Arc::new(inner),
+        }
     }
 
     /// Acquires `name`: await the answer, or set a [`ttl`](Acquire::ttl) and a [`wait`](Acquire::wait) first.
@@ -153,7 +166,13 @@ impl<B: Backend> Locker<B> {
     {
         let wait = Wait::Forever;
         let name = name.try_into().map_err(Into::into);
-        Acquire { locker: self, name, ttl: Ttl::default(), wait, bound_to: BoundTo::default() }
+        Acquire {
+            locker: self,
+            name,
+            ttl: Ttl::default(),
+            wait,
+            bound_to: BoundTo::default(),
+        }
     }
 
     /// Acquires `name` only if it is free now. The same as `acquire(name).wait(Wait::No)`.
@@ -185,11 +204,15 @@ impl<B: Backend> Locker<B> {
     pub async fn close(&self, deadline: Deadline) -> Result<()> {
         self.inner.closed.cancel();
         self.inner.keepers.close();
-        clock::until(deadline.instant(), self.inner.keepers.wait()).await.map_err(|elapsed| {
-            let open = self.inner.keepers.len();
-            let message = format!("{open} locks were not yet released when closing was over; their TTL frees them");
-            Error::new(ErrorKind::Indeterminate, message).with_source(elapsed)
-        })
+        clock::until(deadline.instant(), self.inner.keepers.wait())
+            .await
+            .map_err(|elapsed| {
+                let open = self.inner.keepers.len();
+                let message = format!(
+                    "{open} locks were not yet released when closing was over; their TTL frees them"
+                );
+                Error::new(ErrorKind::Indeterminate, message).with_source(elapsed)
+            })
     }
 
     /// The holders of up to `limit` locks, by name, from the first name after `after`.
@@ -259,9 +282,15 @@ impl<B: Backend> Locker<B> {
         let name = request.name().clone();
         let shared = Arc::clone(&self.inner.shared);
         let runtime = tokio::runtime::Handle::try_current().map_err(no_runtime)?;
-        self.inner
-            .keepers
-            .spawn_on(keeper::serve(Errand { shared, request, turn, reply }), &runtime);
+        self.inner.keepers.spawn_on(
+            keeper::serve(Errand {
+                shared,
+                request,
+                turn,
+                reply,
+            }),
+            &runtime,
+        );
         let answer = tokio::select! {
             answer = answer => answer,
             () = self.inner.closed.cancelled() => return Err(closed()),
@@ -278,7 +307,8 @@ impl<B: Backend> Locker<B> {
     fn place(&self) -> Result<SemaphorePermit<'_>> {
         self.inner.places.try_acquire().map_err(|_| {
             let max = self.inner.shared.options.waiters_max;
-            let message = format!("{max} acquisitions are under way already (Options::waiters_max)");
+            let message =
+                format!("{max} acquisitions are under way already (Options::waiters_max)");
             Error::new(ErrorKind::Unavailable, message)
         })
     }
@@ -396,10 +426,12 @@ impl<'a, B: Backend> IntoFuture for Acquire<'a, B> {
 }
 
 async fn limited<T>(what: &str, call: impl Future<Output = Result<T>>) -> Result<T> {
-    clock::within(CALL_LIMIT, call).await.unwrap_or_else(|elapsed| {
-        let message = format!("{what}: the store did not answer within {CALL_LIMIT:?}");
-        Err(Error::new(ErrorKind::Indeterminate, message).with_source(elapsed))
-    })
+    clock::within(CALL_LIMIT, call)
+        .await
+        .unwrap_or_else(|elapsed| {
+            let message = format!("{what}: the store did not answer within {CALL_LIMIT:?}");
+            Err(Error::new(ErrorKind::Indeterminate, message).with_source(elapsed))
+        })
 }
 
 fn late(name: &LockName) -> Error {
@@ -414,5 +446,9 @@ fn closed() -> Error {
 }
 
 fn no_runtime(error: tokio::runtime::TryCurrentError) -> Error {
-    Error::new(ErrorKind::Invalid, "acquire needs a Tokio runtime: none runs here").with_source(error)
+    Error::new(
+        ErrorKind::Invalid,
+        "acquire needs a Tokio runtime: none runs here",
+    )
+    .with_source(error)
 }

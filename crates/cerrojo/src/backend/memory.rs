@@ -88,7 +88,13 @@ impl Memory {
     #[must_use]
     pub fn new() -> Self {
         let (tables, up) = (Mutex::default(), watch::Sender::new(true));
-        Self { store: Arc::new(Store { id: StoreId::random(), tables, up }) }
+        Self {
+            store: Arc::new(Store {
+                id: StoreId::random(),
+                tables,
+                up,
+            }),
+        }
     }
 
     /// Stops answering until the answer is dropped, to try out what a user's code does then.
@@ -125,7 +131,9 @@ impl Store {
 impl Tables {
     /// The record of a lease that has not ended.
     fn live(&mut self, name: &LockName, now: Instant) -> Option<&mut Record> {
-        self.held.get_mut(name).filter(|record| now < record.expires_at)
+        self.held
+            .get_mut(name)
+            .filter(|record| now < record.expires_at)
     }
 
     /// The live record, if it is this owner's.
@@ -134,17 +142,28 @@ impl Tables {
     }
 
     /// Grants to the owner that has it already, or to the first in line if it is free.
-    fn acquire(&mut self, store: StoreId, request: &Request, now: Instant) -> Result<FencedGrant, HolderInfo> {
+    fn acquire(
+        &mut self,
+        store: StoreId,
+        request: &Request,
+        now: Instant,
+    ) -> Result<FencedGrant, HolderInfo> {
         let expires_at = now + request.ttl().get();
         let owner = request.owner();
-        if let Some(own) = self.own(request.name(), owner, now).filter(|own| !own.broken) {
+        if let Some(own) = self
+            .own(request.name(), owner, now)
+            .filter(|own| !own.broken)
+        {
             own.expires_at = expires_at;
             return Ok(own.grant);
         }
         if let Some(holder) = self.live(request.name(), now) {
             return Err(holder.info(now));
         }
-        if let Some(first) = self.first_in_line(request.name()).filter(|first| first.owner != owner) {
+        if let Some(first) = self
+            .first_in_line(request.name())
+            .filter(|first| first.owner != owner)
+        {
             first.called.notify_one();
             return Err(HolderInfo::new(request.name().clone(), &first.owner));
         }
@@ -153,7 +172,14 @@ impl Tables {
         let grant = FencedGrant { number, store };
         let mut holder = HolderInfo::new(request.name().clone(), &owner);
         holder.identity = request.identity().clone();
-        let record = Record { owner, grant, granted_at: now, expires_at, broken: false, holder };
+        let record = Record {
+            owner,
+            grant,
+            granted_at: now,
+            expires_at,
+            broken: false,
+            holder,
+        };
         self.held.insert(request.name().clone(), record);
         self.leave(request.name(), owner);
         Ok(grant)
@@ -184,11 +210,16 @@ impl Tables {
     }
 
     fn join(&mut self, name: &LockName, place: Place) {
-        self.waiting.entry(name.clone()).or_default().push_back(place);
+        self.waiting
+            .entry(name.clone())
+            .or_default()
+            .push_back(place);
     }
 
     fn leave(&mut self, name: &LockName, owner: OwnerId) {
-        let Some(line) = self.waiting.get_mut(name) else { return };
+        let Some(line) = self.waiting.get_mut(name) else {
+            return;
+        };
         line.retain(|place| place.owner != owner);
         if line.is_empty() {
             self.waiting.remove(name);
@@ -221,9 +252,16 @@ struct InLine<'a> {
 impl<'a> InLine<'a> {
     fn join(store: &'a Store, request: &'a Request) -> Self {
         let called = Arc::new(Notify::new());
-        let place = Place { owner: request.owner(), called: Arc::clone(&called) };
+        let place = Place {
+            owner: request.owner(),
+            called: Arc::clone(&called),
+        };
         store.tables().join(request.name(), place);
-        Self { store, request, called }
+        Self {
+            store,
+            request,
+            called,
+        }
     }
 
     /// Until called, the holder's end, or nobody waits any more. False: the last.
@@ -244,7 +282,9 @@ impl<'a> InLine<'a> {
 
 impl Drop for InLine<'_> {
     fn drop(&mut self) {
-        self.store.tables().leave(self.request.name(), self.request.owner());
+        self.store
+            .tables()
+            .leave(self.request.name(), self.request.owner());
     }
 }
 
@@ -252,7 +292,10 @@ impl Memory {
     async fn attempt(&self, request: &Request) -> Result<Result<MemoryLease, HolderInfo>> {
         let counted_from = Instant::now();
         let id = self.store.id;
-        let answer = self.store.call(|tables| tables.acquire(id, request, Instant::now())).await?;
+        let answer = self
+            .store
+            .call(|tables| tables.acquire(id, request, Instant::now()))
+            .await?;
         Ok(answer.map(|grant| MemoryLease {
             store: Arc::clone(&self.store),
             name: request.name().clone(),
@@ -286,13 +329,18 @@ impl Backend for Memory {
     async fn acquire(&self, request: &Request) -> Result<Acquired<MemoryLease>> {
         match self.attempt(request).await? {
             Ok(lease) => Ok(Acquired::Granted(lease)),
-            Err(holder) if request.wait().is_over() || request.is_cancelled() => Ok(Acquired::Refused(Some(holder))),
+            Err(holder) if request.wait().is_over() || request.is_cancelled() => {
+                Ok(Acquired::Refused(Some(holder)))
+            }
             Err(_) => self.wait_in_line(request).await,
         }
     }
 
     async fn give_back(&self, name: &LockName, owner: OwnerId) -> Result<()> {
-        self.store.call(|tables| tables.release(name, owner, Instant::now())).await.map(drop)
+        self.store
+            .call(|tables| tables.release(name, owner, Instant::now()))
+            .await
+            .map(drop)
     }
 }
 
@@ -301,16 +349,24 @@ impl Inspect for Memory {
         self.store
             .call(|tables| {
                 let now = Instant::now();
-                let live = tables.held.values().filter(|record| now < record.expires_at);
+                let live = tables
+                    .held
+                    .values()
+                    .filter(|record| now < record.expires_at);
                 let infos = live.map(|record| record.info(now));
-                infos.filter(|info| after.is_none_or(|after| info.name > *after)).take(limit).collect()
+                infos
+                    .filter(|info| after.is_none_or(|after| info.name > *after))
+                    .take(limit)
+                    .collect()
             })
             .await
     }
 
     async fn holder(&self, name: &LockName) -> Result<Option<HolderInfo>> {
         let now = Instant::now();
-        self.store.call(|tables| tables.live(name, now).map(|record| record.info(now))).await
+        self.store
+            .call(|tables| tables.live(name, now).map(|record| record.info(now)))
+            .await
     }
 
     async fn break_lock(&self, name: &LockName, when: Break) -> Result<Option<HolderInfo>> {
@@ -372,11 +428,20 @@ impl Lease for MemoryLease {
 
     async fn release(&mut self) -> Result<()> {
         let (name, owner) = (&self.name, self.owner);
-        let released = self.store.call(|tables| tables.release(name, owner, Instant::now()));
-        if released.await? { Ok(()) } else { Err(not_held(&self.name)) }
+        let released = self
+            .store
+            .call(|tables| tables.release(name, owner, Instant::now()));
+        if released.await? {
+            Ok(())
+        } else {
+            Err(not_held(&self.name))
+        }
     }
 }
 
 fn not_held(name: &LockName) -> Error {
-    Error::new(ErrorKind::Lost, format!("`{name}` is not held by this owner any more"))
+    Error::new(
+        ErrorKind::Lost,
+        format!("`{name}` is not held by this owner any more"),
+    )
 }

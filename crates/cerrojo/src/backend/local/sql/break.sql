@@ -1,0 +1,1 @@
+UPDATE lease SET broken = 1 WHERE name = ?1

@@ -1,0 +1,1 @@
+DELETE FROM lease; DELETE FROM waiter; DELETE FROM peer;

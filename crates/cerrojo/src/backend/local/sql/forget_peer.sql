@@ -1,0 +1,1 @@
+DELETE FROM peer WHERE id = ?1

@@ -1,0 +1,1 @@
+DELETE FROM waiter WHERE peer = ?1 RETURNING name

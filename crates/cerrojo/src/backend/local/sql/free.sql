@@ -1,0 +1,1 @@
+DELETE FROM lease WHERE name = ?1

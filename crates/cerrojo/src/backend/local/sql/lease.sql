@@ -1,0 +1,1 @@
+SELECT name, owner, token, granted_at, expires_at, broken, identity, proof FROM lease WHERE name = ?1

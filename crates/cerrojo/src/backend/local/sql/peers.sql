@@ -1,0 +1,1 @@
+SELECT id, alive_until, proof FROM peer

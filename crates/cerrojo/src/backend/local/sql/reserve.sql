@@ -1,0 +1,1 @@
+UPDATE store SET reserved_to = next_token + ?1

@@ -1,0 +1,1 @@
+SELECT store_id, boot_id, time_ns, next_token, reserved_to FROM store
