@@ -224,7 +224,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn within_gives_up_at_the_limit() {
-        assert_eq!(within(Duration::from_secs(1), std::future::pending::<()>()).await, Err(Elapsed));
+        assert_eq!(
+            within(Duration::from_secs(1), std::future::pending::<()>()).await,
+            Err(Elapsed)
+        );
         assert_eq!(within(Duration::ZERO, std::future::ready(7)).await, Ok(7));
     }
 
@@ -232,8 +235,19 @@ mod tests {
     fn arithmetic_saturates() {
         let late = Instant::from_nanos(u64::MAX - 1) + Duration::MAX;
         assert_eq!(late.as_nanos(), u64::MAX);
-        assert_eq!(Instant::from_nanos(5) - Duration::MAX, Instant::from_nanos(0));
-        assert_eq!(Instant::from_nanos(57).floor_to(Duration::from_nanos(10)).as_nanos(), 50);
-        assert_eq!(Instant::from_nanos(57).floor_to(Duration::ZERO).as_nanos(), 57);
+        assert_eq!(
+            Instant::from_nanos(5) - Duration::MAX,
+            Instant::from_nanos(0)
+        );
+        assert_eq!(
+            Instant::from_nanos(57)
+                .floor_to(Duration::from_nanos(10))
+                .as_nanos(),
+            50
+        );
+        assert_eq!(
+            Instant::from_nanos(57).floor_to(Duration::ZERO).as_nanos(),
+            57
+        );
     }
 }

@@ -158,7 +158,10 @@ impl Request {
     /// The same request by a new owner: an owner that was released is never acquired with again.
     #[must_use]
     pub(crate) fn renewed(&self) -> Self {
-        Self { owner: OwnerId::random(), ..self.clone() }
+        Self {
+            owner: OwnerId::random(),
+            ..self.clone()
+        }
     }
 
     /// What to lock.

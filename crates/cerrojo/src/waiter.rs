@@ -23,7 +23,10 @@ pub struct Poll {
 /// 5 ms, growing to 250 ms.
 impl Default for Poll {
     fn default() -> Self {
-        Self { first: Duration::from_millis(5), most: Duration::from_millis(250) }
+        Self {
+            first: Duration::from_millis(5),
+            most: Duration::from_millis(250),
+        }
     }
 }
 
@@ -51,7 +54,9 @@ where
     loop {
         let last = request.wait().is_over() || request.is_cancelled();
         match attempt().await? {
-            Acquired::Refused(holder) if !last => pause_before_next(request, pause, holder.as_ref()).await,
+            Acquired::Refused(holder) if !last => {
+                pause_before_next(request, pause, holder.as_ref()).await
+            }
             answer => return Ok(answer),
         }
         pause = (pause * 3 / 2).min(poll.most);
@@ -60,7 +65,9 @@ where
 
 /// Sleeps for a jittered `pause`, but not past the end of the holder's TTL or of waiting.
 async fn pause_before_next(request: &Request, pause: Duration, holder: Option<&HolderInfo>) {
-    let ends_in = holder.and_then(|holder| holder.ends_in).unwrap_or(Duration::MAX);
+    let ends_in = holder
+        .and_then(|holder| holder.ends_in)
+        .unwrap_or(Duration::MAX);
     let due = Instant::now() + rng::jitter(pause).min(ends_in.max(Duration::from_millis(1)));
     tokio::select! {
         () = request.cancelled() => {}
