@@ -1,5 +1,11 @@
 //! The rules of the house, checked on the sources: who may import whom, who reads time, and what nobody does.
 #![allow(missing_docs, unreachable_pub, reason = "a test has no users")]
+#![allow(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "what surprises the scanner fails the test"
+)]
 
 #[path = "architecture/paths.rs"]
 mod paths;
@@ -84,6 +90,7 @@ const RULES: &[(Rule, &[(&str, &str)])] = &[
             ("owner.rs", "fn f() -> u8 { rand::random() }"),
             ("clock.rs", "fn f() -> u8 { rand::random() }"),
             ("rng.rs", "fn f() { tokio::time::pause() }"),
+            ("conformance/cases.rs", "use std::time::Instant;"),
             ("backend/memory.rs", "use getrandom::fill;"),
         ],
     ),
@@ -286,6 +293,22 @@ fn the_testbed_stands_alone() {
     )));
     assert!(
         !rules::testbed_stands_alone("[dev-dependencies]\ncerrojo = { path = \"..\" }").is_empty()
+    );
+}
+
+#[test]
+fn every_dependency_has_its_reason() {
+    let reasons = tree::workspace_file("docs/decisions/0001-dependencies.md");
+    let found = rules::dependencies_have_reasons(&tree::workspace_file("Cargo.toml"), &reasons);
+    assert_clean(&found);
+    let manifest = "[workspace.dependencies]\none = \"1\"\ncerrojo = { path = \".\" }";
+    assert_clean(&rules::dependencies_have_reasons(
+        manifest,
+        "| `one` | why |",
+    ));
+    assert_eq!(
+        rules::dependencies_have_reasons(manifest, "| `two` | why |").len(),
+        2
     );
 }
 

@@ -6,15 +6,20 @@ use crate::{Outcome, needs, process};
 const LONG: &str = "CERROJO_TEST_LONG";
 
 /// The tests that have a long form: package and target.
-const TARGETS: &[(&str, &str)] = &[];
+const TARGETS: &[(&str, &str)] = &[
+    ("cerrojo", "local_kills"),
+    ("cerrojo", "local_power_loss"),
+    ("cerrojo", "local_races"),
+];
 
 /// Runs the long forms, minutes each, one after the other, up to the first that fails.
 pub(crate) fn run(args: &[String]) -> Outcome {
     needs::install()?;
     TARGETS.iter().try_for_each(|(package, target)| {
         let words = format!("test --release --all-features -p {package} --test {target} --");
+        let mut command = process::cargo(&words);
         process::run(
-            process::cargo(&words)
+            command
                 .args(args)
                 .env(LONG, "1")
                 .env("CERROJO_TEST_REQUIRE", "1"),
@@ -36,23 +41,30 @@ mod tests {
         assert_eq!(listed.collect::<BTreeSet<_>>(), with_a_long_form());
     }
 
-    /// Every `PACKAGE/TARGET` whose source names the variable.
+    /// What a source with a long form has: the variable, or `rounds(SHORT, LONG)`, which reads it.
+    const MARKS: &[&str] = &[LONG, "rounds("];
+
+    /// Every `PACKAGE/TARGET` that has a long form.
     fn with_a_long_form() -> BTreeSet<String> {
         let packages = fs::read_dir(process::root().join("crates")).unwrap();
         packages
-            .flat_map(|package| targets(&package.unwrap().path()))
+            .flat_map(|package| long_targets(&package.unwrap().path()))
             .collect()
     }
 
-    fn targets(package: &Path) -> Vec<String> {
+    fn long_targets(package: &Path) -> Vec<String> {
         let Ok(tests) = fs::read_dir(package.join("tests")) else {
             return Vec::new();
         };
         let files = tests.map(|file| file.unwrap().path());
-        let long =
-            files.filter(|file| fs::read_to_string(file).is_ok_and(|text| text.contains(LONG)));
-        let package = package.file_name().unwrap().to_str().unwrap();
-        long.map(|file| format!("{package}/{}", file.file_stem().unwrap().to_str().unwrap()))
+        let stem = |path: &Path| path.file_stem().unwrap().to_str().unwrap().to_owned();
+        let long = files.filter(|file| has_long_form(file));
+        long.map(|file| format!("{}/{}", stem(package), stem(&file)))
             .collect()
+    }
+
+    fn has_long_form(file: &Path) -> bool {
+        let text = fs::read_to_string(file).unwrap_or_default();
+        MARKS.iter().any(|mark| text.contains(mark))
     }
 }

@@ -76,7 +76,7 @@ impl Walk<'_> {
             "{" => self.enter(),
             "}" => self.leave(),
             _ if token.kind == Kind::Word && reads(self.tokens, self.at + 1, &["::"]) => {
-                self.path()
+                self.path();
             }
             _ => self.at += 1,
         }

@@ -1,6 +1,9 @@
 //! The rules of the house. Each takes sources and answers what breaks it.
 
-use std::{collections::BTreeMap, fmt};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use crate::{
     paths::{Named, named},
@@ -226,7 +229,8 @@ fn item_name(tokens: &[Token]) -> Option<String> {
     Some(name.text.clone())
 }
 
-/// Time is read in clock.rs and randomness in rng.rs, nowhere else.
+/// Time is read in clock.rs and randomness in rng.rs, nowhere else; and nothing else blocks its thread for a time,
+/// but the suite, which has threads without a runtime and executors to block.
 pub fn time_and_randomness_have_one_reader(tree: &Tree) -> Vec<Violation> {
     const TIME: &[&str] = &[
         "std::time::Instant",
@@ -236,15 +240,15 @@ pub fn time_and_randomness_have_one_reader(tree: &Tree) -> Vec<Violation> {
         "tokio::time",
         "rustix::time",
         "clock_gettime",
-        "thread::sleep",
-        "thread::park_timeout",
     ];
+    const BLOCKING: &[&str] = &["thread::sleep", "thread::park_timeout"];
     const RANDOMNESS: &[&str] = &["rand", "getrandom", "rustix::rand", "fastrand", "uuid"];
     in_each_path(tree, |file, path| {
-        let time = file != "clock.rs" && TIME.iter().any(|read| path.holds(read));
+        let holds = |reads: &[&str]| reads.iter().any(|read| path.holds(read));
+        let time = file != "clock.rs" && (holds(TIME) || !is_suite(file) && holds(BLOCKING));
         let randomness = file != "rng.rs" && RANDOMNESS.iter().any(|read| path.begins(read));
-        (time || randomness)
-            .then(|| format!("`{}`: only clock.rs and rng.rs read these", path.text()))
+        let why = || format!("`{}`: only clock.rs and rng.rs read these", path.text());
+        (time || randomness).then(why)
     })
 }
 
@@ -283,9 +287,9 @@ fn is_local(file: &str) -> bool {
     file.starts_with("backend/local")
 }
 
-/// The library reads no environment variable.
+/// The library reads no environment variable; the suite may, since a person started it.
 ///
-/// One exception is stated: the default place of the local store is below the user's home.
+/// One more exception is stated: the default place of the local store is below the user's home.
 pub fn no_environment_is_read(tree: &Tree) -> Vec<Violation> {
     const READS: &[&str] = &["var", "var_os", "vars", "vars_os", "home_dir", "temp_dir"];
     const EXCEPTION: (&str, &str) = ("backend/local/config.rs", "std::env::home_dir");
@@ -298,7 +302,7 @@ pub fn no_environment_is_read(tree: &Tree) -> Vec<Violation> {
                 path.text()
             )
         };
-        (reads && !excepted).then(why)
+        (reads && !excepted && !is_suite(file)).then(why)
     })
 }
 
@@ -449,6 +453,25 @@ pub fn testbed_stands_alone(manifest: &str) -> Vec<Violation> {
         .into_iter()
         .filter(|name| name.starts_with("cerrojo"));
     own.map(|name| violation("Cargo.toml", 1, format!("the testbed depends on `{name}`")))
+        .collect()
+}
+
+/// Every dependency of the workspace has its line of reason, and every line its dependency.
+pub fn dependencies_have_reasons(manifest: &str, reasons: &str) -> Vec<Violation> {
+    let rows = reasons
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    let rows: BTreeSet<_> = rows.map(str::to_owned).collect();
+    let used = dependencies(manifest)
+        .into_iter()
+        .filter(|name| !name.starts_with("cerrojo"));
+    let odd: Vec<_> = rows
+        .symmetric_difference(&used.collect())
+        .cloned()
+        .collect();
+    let why = |name| format!("`{name}` is either not used or has no reason");
+    odd.iter()
+        .map(|name| violation("docs/decisions/0001-dependencies.md", 1, why(name)))
         .collect()
 }
 

@@ -96,6 +96,11 @@ pub fn manifest(name: &str) -> String {
     fs::read_to_string(crates().join(name).join("Cargo.toml")).unwrap()
 }
 
+/// The text of a file at the root of the workspace.
+pub fn workspace_file(path: &str) -> String {
+    fs::read_to_string(crates().join("..").join(path)).unwrap()
+}
+
 /// The path of the module that a file holds; empty for the crate's root.
 pub fn module_of(file: &str) -> Vec<String> {
     let stem = file.trim_end_matches(".rs").trim_end_matches("/mod");
