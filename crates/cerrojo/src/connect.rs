@@ -58,10 +58,14 @@ pub async fn connect(url: &str, options: Options) -> Result<AnyLocker> {
         "memory" => Err(invalid(format!(
             "`{url}`: memory: takes nothing after the colon"
         ))),
-        #[cfg(feature = "local")]
+        #[cfg(all(feature = "local", target_os = "linux"))]
         "local" => Ok(fenced(
             crate::backend::local::Local::connect_url(rest).await?,
             options,
+        )),
+        #[cfg(all(feature = "local", not(target_os = "linux")))]
+        "local" => Err(invalid(
+            "local: works on Linux only; use a store on a server".to_owned(),
         )),
         _ => Err(unknown(scheme)),
     }
