@@ -170,3 +170,94 @@ impl LeaseEnd {
         (now + self.grace).min(self.valid_until - self.grace / 4)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use cerrojo::{FencedGuard, Locker, backend::memory::Memory};
+
+    use super::*;
+
+    async fn lease(ttl: Duration) -> (LeaseEnd, FencedGuard) {
+        let ttl = Ttl::try_from(ttl).unwrap();
+        let guard = Locker::new(Memory::new())
+            .acquire("child")
+            .ttl(ttl)
+            .await
+            .unwrap();
+        (LeaseEnd::new(guard.signal(), ttl), guard)
+    }
+
+    const HOUR: Duration = Duration::from_secs(3_600);
+
+    #[tokio::test]
+    async fn the_grace_is_a_quarter_of_the_ttl_but_no_more_than_5_s() {
+        for (ttl_ms, grace_ms) in [(10_000, 2_500), (20_000, 5_000), (3_600_000, 5_000)] {
+            let (lease, _guard) = lease(Duration::from_millis(ttl_ms)).await;
+            assert_eq!(lease.grace, Duration::from_millis(grace_ms));
+        }
+    }
+
+    #[tokio::test]
+    async fn kill_comes_before_the_validity_ends_and_within_the_grace() {
+        let (lease, _guard) = lease(HOUR).await;
+        let until = lease.valid_until;
+        for left_s in [3_000, 100, 6, 5, 4, 3, 2] {
+            let now = until - Duration::from_secs(left_s);
+            let kill_at = lease.kill_at(now);
+            assert!(
+                kill_at < until && kill_at >= now,
+                "{left_s} s before the end"
+            );
+            assert!(
+                kill_at.since(now) <= lease.grace,
+                "{left_s} s before the end"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn a_held_lease_is_looked_at_again_when_the_grace_begins() {
+        let (mut lease, _guard) = lease(HOUR).await;
+        let until = lease.valid_until;
+        assert_eq!(lease.next_look(until - HOUR / 2), Some(until - lease.grace));
+    }
+
+    #[tokio::test]
+    async fn a_renewal_that_has_not_failed_gets_half_of_the_grace() {
+        let (mut lease, _guard) = lease(HOUR).await;
+        let (until, grace) = (lease.valid_until, lease.grace);
+        let look = lease.next_look(until - grace).unwrap();
+        assert!(look > until - grace && look <= until - grace / 2);
+        assert_eq!(lease.next_look(until - grace / 2), None);
+    }
+
+    #[tokio::test]
+    async fn a_store_that_is_away_ends_the_child_while_the_lease_still_holds() {
+        let store = Memory::new();
+        let ttl = Ttl::secs(8).unwrap();
+        let guard = Locker::new(store.clone())
+            .acquire("child")
+            .ttl(ttl)
+            .await
+            .unwrap();
+        let _away = store.interrupt();
+        let kill_at = LeaseEnd::new(guard.signal(), ttl).ends().await;
+        assert_eq!(guard.state(), LeaseState::AtRisk);
+        assert!(guard.valid_until().is_some_and(|until| kill_at < until));
+    }
+
+    #[tokio::test]
+    async fn a_broken_lease_ends_the_child_while_its_validity_runs() {
+        let locks = Locker::new(Memory::new());
+        let ttl = Ttl::secs(8).unwrap();
+        let guard = locks.acquire("child").ttl(ttl).await.unwrap();
+        let until = guard.valid_until().unwrap();
+        locks
+            .break_lock(guard.name(), cerrojo::Break::AtExpiry)
+            .await
+            .unwrap();
+        let kill_at = LeaseEnd::new(guard.signal(), ttl).ends().await;
+        assert_eq!(guard.state(), LeaseState::Lost);
+        assert!(Instant::now() < until && kill_at < until);
+    }
+}

@@ -7,10 +7,10 @@ mod ending;
 mod exit;
 mod output;
 mod signals;
+mod store;
 
 use std::{io::IsTerminal, process::ExitCode};
 
-use cerrojo::{AnyLocker, Options};
 use clap::Parser;
 use tracing_subscriber::EnvFilter;
 
@@ -61,14 +61,12 @@ async fn dispatch(args: Args, output: Output) -> Result<Exit, Failure> {
     let store = args.store;
     match args.command {
         Command::Run(run) => commands::run::run(run, &store, output).await,
-        Command::Ls(ls) => commands::ls::run(&ls, &connect(&store).await?, output).await,
-        Command::Show(show) => commands::show::run(&show, &connect(&store).await?, output).await,
+        Command::Ls(ls) => commands::ls::run(&ls, &store::connect(&store).await?, output).await,
+        Command::Show(show) => {
+            commands::show::run(&show, &store::connect(&store).await?, output).await
+        }
         Command::Break(break_lock) => commands::break_lock::run(&break_lock, &store, output).await,
     }
-}
-
-async fn connect(store: &str) -> Result<AnyLocker, Failure> {
-    Ok(cerrojo::connect(store, Options::default()).await?)
 }
 
 /// Logs go to stderr, so that stdout is the child's or the answer's alone.

@@ -7,6 +7,7 @@ use crate::{
     args::BreakArgs,
     exit::{Exit, Failure},
     output::{self, Output},
+    store,
 };
 
 pub(crate) async fn run(args: &BreakArgs, store: &str, output: Output) -> Result<Exit, Failure> {
@@ -18,7 +19,7 @@ pub(crate) async fn run(args: &BreakArgs, store: &str, output: Output) -> Result
     } else {
         Break::AtExpiry
     };
-    let store = crate::connect(store).await?;
+    let store = store::connect(store).await?;
     match store.break_lock(&args.name, when).await? {
         Some(holder) => {
             output.answer(|| sentence(&holder, when), || json(&holder, when))?;

@@ -15,6 +15,7 @@ use crate::{
     exit::{Exit, Failure},
     output::Output,
     signals::Signals,
+    store,
 };
 
 /// How long the end of the program waits for what still has to be given back.
@@ -34,7 +35,7 @@ struct Held {
 
 pub(crate) async fn run(args: RunArgs, store: &str, output: Output) -> Result<Exit, Failure> {
     let mut signals = Signals::catch()?;
-    let store = match unless_signalled(&mut signals, crate::connect(store)).await {
+    let store = match unless_signalled(&mut signals, store::connect(store)).await {
         Waited::Ready(store) => store?,
         Waited::Interrupted(signal) => return Ok(signal.into()),
     };

@@ -1,0 +1,72 @@
+//! Which store is meant, and opening it.
+
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+};
+
+use cerrojo::{AnyLocker, Options};
+
+use crate::exit::Failure;
+
+/// Opens the store that a URL names.
+pub(crate) async fn connect(url: &str) -> Result<AnyLocker, Failure> {
+    let url = match url {
+        "local:" => format!("local:{}", default_folder(|name| std::env::var_os(name))?),
+        url => url.to_owned(),
+    };
+    Ok(cerrojo::connect(&url, Options::default()).await?)
+}
+
+/// The place for state by the XDG convention. The library reads no environment, so it is found here.
+fn default_folder(variable: impl Fn(&str) -> Option<OsString>) -> Result<String, Failure> {
+    let state = || absolute(variable("XDG_STATE_HOME")?);
+    let home = || Some(absolute(variable("HOME")?)?.join(".local/state"));
+    let folder = state().or_else(home).map(|state| state.join("cerrojo"));
+    let folder = folder.as_deref().and_then(Path::to_str);
+    folder.map(str::to_owned).ok_or_else(|| {
+        Failure::usage(
+            "local: has no default place here, since neither XDG_STATE_HOME nor HOME is an absolute path: name a folder, as in \
+             local:/var/lib/app/locks",
+        )
+    })
+}
+
+/// By the convention a relative path is as if it were not set.
+fn absolute(path: OsString) -> Option<PathBuf> {
+    Some(PathBuf::from(path)).filter(|path| path.is_absolute())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder(state: Option<&str>, home: Option<&str>) -> Option<String> {
+        let variable = |name: &str| match name {
+            "XDG_STATE_HOME" => state.map(OsString::from),
+            "HOME" => home.map(OsString::from),
+            _ => None,
+        };
+        default_folder(variable).ok()
+    }
+
+    #[test]
+    fn the_default_place_is_by_the_xdg_convention() {
+        let cases = [
+            (Some("/s"), Some("/h"), Some("/s/cerrojo")),
+            (Some("/s"), None, Some("/s/cerrojo")),
+            (None, Some("/h"), Some("/h/.local/state/cerrojo")),
+            (Some(""), Some("/h"), Some("/h/.local/state/cerrojo")),
+            (
+                Some("relative"),
+                Some("/h"),
+                Some("/h/.local/state/cerrojo"),
+            ),
+            (None, Some("relative"), None),
+            (None, None, None),
+        ];
+        for (state, home, place) in cases {
+            assert_eq!(folder(state, home).as_deref(), place, "{state:?} {home:?}");
+        }
+    }
+}
