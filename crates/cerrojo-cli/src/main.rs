@@ -9,7 +9,7 @@ mod output;
 mod signals;
 mod store;
 
-use std::{io::IsTerminal, process::ExitCode};
+use std::process::ExitCode;
 
 use clap::Parser;
 use tracing_subscriber::EnvFilter;
@@ -75,7 +75,7 @@ fn start_log() {
     tracing_subscriber::fmt()
         .with_env_filter(level)
         .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
+        .with_ansi(false)
         .with_target(false)
         .without_time()
         .init();

@@ -11,6 +11,9 @@ use serde_json::{Map, Value, json};
 
 use crate::exit::Failure;
 
+/// How clap begins its messages.
+const CLAP_PREFIX: &str = "error: ";
+
 /// Which of the two it is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Output {
@@ -88,7 +91,7 @@ fn to_stderr(line: &str) {
 /// A usage error has its own form by clap; everything else is one line.
 fn complaint(failure: &Failure) -> String {
     match failure.kind() {
-        "usage" if failure.to_string().starts_with("error:") => failure.to_string(),
+        "usage" if failure.to_string().starts_with(CLAP_PREFIX) => failure.to_string(),
         _ => format!("cerrojo: {}", chain(failure)),
     }
 }
@@ -107,7 +110,12 @@ fn chain(error: &dyn StdError) -> String {
 fn failure_json(failure: &Failure) -> String {
     let mut error = Map::new();
     error.insert("kind".to_owned(), failure.kind().into());
-    error.insert("message".to_owned(), chain(failure).trim_end().into());
+    let message = chain(failure);
+    let message = message
+        .strip_prefix(CLAP_PREFIX)
+        .unwrap_or(&message)
+        .trim_end();
+    error.insert("message".to_owned(), message.into());
     if let Some(holder) = failure.store_error().and_then(cerrojo::Error::holder) {
         error.insert("holder".to_owned(), holder_json(holder));
     }
@@ -120,7 +128,7 @@ fn sentence(holder: &HolderInfo) -> String {
         line += &format!(", ends in {:.1} s", ends_in.as_secs_f64());
     }
     if holder.broken {
-        line += " and is not renewed: broken";
+        line += ", broken: renewed no more";
     }
     line
 }

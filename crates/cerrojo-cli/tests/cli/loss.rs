@@ -1,5 +1,9 @@
 //! A lease that is lost takes the command with it, before anyone else can enter.
 
+use std::os::unix::process::ExitStatusExt;
+
+use rustix::process::Signal;
+
 use crate::world::{Running, World};
 
 /// What a holder does until it is ended: `sentinel` stays locked until all its processes are gone.
@@ -90,4 +94,18 @@ fn a_command_that_ends_after_its_lock_was_taken_is_79_too() {
     world.run(&["break", "x", "--yes", "--now"]).assert_code(0);
     world.touch("go");
     holder.finish().assert_code(79);
+}
+
+/// The command lives on, so nothing but the TTL may pass the lock on.
+#[test]
+fn a_killed_runner_leaves_its_lock_held_for_the_ttl() {
+    let world = World::new();
+    let runner = world.hold("x");
+    runner.signal(Signal::KILL);
+    assert_eq!(runner.finish().status.signal(), Some(9));
+    for _ in 0..3 {
+        world.run_script(&["x", "-n"], "true").assert_code(75);
+    }
+    world.run(&["break", "x", "--yes", "--now"]).assert_code(0);
+    world.run_script(&["x", "-n"], "true").assert_code(0);
 }

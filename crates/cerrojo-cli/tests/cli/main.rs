@@ -18,4 +18,5 @@ mod inspect;
 mod loss;
 mod signals;
 mod snapshots;
+mod terminal;
 mod world;

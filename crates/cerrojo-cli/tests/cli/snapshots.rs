@@ -141,23 +141,24 @@ fn check(world: &World, name: &str, arguments: &[&str]) {
 
 /// Hides what differs from run to run: who, where and when.
 fn mask(text: &str) -> String {
-    let number = |c: char| c.is_ascii_digit() || c == '.';
+    let digit = |c: char| c.is_ascii_digit();
+    let decimal = |c: char| c.is_ascii_digit() || c == '.';
     let word = |c: char| c != '"' && !c.is_whitespace();
     let mut text = text.to_owned();
     for before in [
         "pid ",
         "\"pid\":",
-        " for ",
-        "ends in ",
-        "free in ",
         "_ms\":",
         "token ",
         "token=",
         "\"token\":\"",
     ] {
-        text = mask_after(&text, before, number);
+        text = mask_after(&text, before, digit);
     }
-    for before in ["held by ", "\"host\":\"", "\"owner\":\"", "owner="] {
+    for before in [" for ", "ends in ", "free in "] {
+        text = mask_after(&text, before, decimal);
+    }
+    for before in ["held by ", "\"host\":\"", "\"owner\":\"", "owner=\""] {
         text = mask_after(&text, before, word);
     }
     text

@@ -3,6 +3,7 @@
 use std::{
     ffi::OsStr,
     fs::{self, File},
+    io::Write,
     path::PathBuf,
     process::{Child, Command, ExitStatus, Stdio},
     time::{Duration, Instant},
@@ -73,7 +74,8 @@ impl World {
         self.prepare(command)
     }
 
-    fn prepare(&self, mut command: Command) -> Command {
+    /// A command in this folder and with this store in its environment.
+    pub(crate) fn prepare(&self, mut command: Command) -> Command {
         command
             .current_dir(self.folder.path())
             .env("CERROJO_STORE", self.store());
@@ -145,6 +147,16 @@ impl Running {
 
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Writes to its stdin, which stays open.
+    pub(crate) fn write(&mut self, text: &str) {
+        self.child
+            .stdin
+            .as_mut()
+            .unwrap()
+            .write_all(text.as_bytes())
+            .unwrap();
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
