@@ -29,7 +29,11 @@ pub(crate) fn run(args: &[String]) -> Outcome {
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::BTreeSet, fs, path::Path};
+    use std::{
+        collections::BTreeSet,
+        fs,
+        path::{Path, PathBuf},
+    };
 
     use super::*;
 
@@ -53,14 +57,28 @@ mod tests {
     }
 
     fn long_targets(package: &Path) -> Vec<String> {
-        let Ok(tests) = fs::read_dir(package.join("tests")) else {
-            return Vec::new();
-        };
-        let files = tests.map(|file| file.unwrap().path());
+        let targets = entries(&package.join("tests")).into_iter();
+        let long = targets.filter(|target| sources(target).iter().any(|file| has_long_form(file)));
         let stem = |path: &Path| path.file_stem().unwrap().to_str().unwrap().to_owned();
-        let long = files.filter(|file| has_long_form(file));
-        long.map(|file| format!("{}/{}", stem(package), stem(&file)))
+        long.map(|target| format!("{}/{}", stem(package), stem(&target)))
             .collect()
+    }
+
+    /// The files of a test target: itself, or those beside its `main.rs`.
+    fn sources(target: &Path) -> Vec<PathBuf> {
+        if target.is_file() {
+            return vec![target.to_owned()];
+        }
+        if target.join("main.rs").exists() {
+            entries(target)
+        } else {
+            Vec::new()
+        }
+    }
+
+    fn entries(folder: &Path) -> Vec<PathBuf> {
+        let entries = fs::read_dir(folder).into_iter().flatten();
+        entries.map(|entry| entry.unwrap().path()).collect()
     }
 
     fn has_long_form(file: &Path) -> bool {
