@@ -140,7 +140,7 @@ impl Tables {
     fn check_schema(&self) -> Outcome<()> {
         let application = self.pragma("application_id")?;
         let schema = self.pragma("user_version")?;
-        if application != 0 && application != APPLICATION_ID {
+        if application != APPLICATION_ID && (application != 0 || !self.is_empty()?) {
             return Err(LocalError::Foreign(application));
         }
         if schema > SCHEMA {
@@ -157,6 +157,12 @@ impl Tables {
         } else {
             Err(LocalError::Damaged(check))
         }
+    }
+
+    /// Without tables: a file that was just made. A database that never set an application id has some.
+    fn is_empty(&self) -> Outcome<bool> {
+        let count = "SELECT count(*) = 0 FROM sqlite_schema";
+        Ok(self.db.query_row(count, [], |row| row.get(0))?)
     }
 
     fn pragma(&self, name: &str) -> Outcome<i64> {
