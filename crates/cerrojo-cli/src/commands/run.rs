@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use cerrojo::{
-    AnyLocker, ApproximateGuard, BoundTo, Deadline, Erased, Error, ErrorKind, Guard, Locker,
-    Result, Token,
+    AnyLocker, ApproximateGuard, BoundTo, Deadline, Erased, Error, ErrorKind, Guard, LockName,
+    Locker, Result, Token,
 };
 use rustix::process::Signal;
 
@@ -60,7 +60,7 @@ async fn under_lock(
     let ended = run_child(args, &held, signals).await;
     // The child is gone by now, so the next holder may come.
     let released = held.guard.release().await;
-    Ok(conclude(ended?, released, output))
+    conclude(ended, released, &args.name, output)
 }
 
 async fn unless_signalled<T>(signals: &mut Signals, work: impl Future<Output = T>) -> Waited<T> {
@@ -126,13 +126,26 @@ async fn run_child(args: &RunArgs, held: &Held, signals: &mut Signals) -> Result
 }
 
 /// A loss is the outcome, whatever the child said; an unknown release is worth a warning.
-fn conclude(ended: Ended, released: Result<()>, output: Output) -> Exit {
-    let lost = released.is_err_and(|error| {
-        output.warning(&error);
-        error.kind() == ErrorKind::Lost
-    });
-    match ended {
-        Ended::ByItself(status) if !lost => child::exit_of(status),
-        Ended::ByItself(_) | Ended::ByUs => Exit::LeaseLost,
+fn conclude(
+    ended: Result<Ended, Failure>,
+    released: Result<()>,
+    name: &LockName,
+    output: Output,
+) -> Result<Exit, Failure> {
+    let is_loss = |error: &Error| error.kind() == ErrorKind::Lost;
+    if let Err(error) = released.as_ref()
+        && !is_loss(error)
+    {
+        output.warning(error);
     }
+    match (ended?, released) {
+        (Ended::ByUs, _) => Err(ended_early(name)),
+        (Ended::ByItself(_), Err(error)) if is_loss(&error) => Err(error.into()),
+        (Ended::ByItself(status), _) => Ok(child::exit_of(status)),
+    }
+}
+
+fn ended_early(name: &LockName) -> Failure {
+    let message = format!("the lease of `{name}` could not be kept, so the command was ended");
+    Error::new(ErrorKind::Lost, message).into()
 }

@@ -62,7 +62,11 @@ fn a_command_that_heeds_term_can_clean_up() {
     world.run(&["break", "x", "--yes"]).assert_code(0);
     let run = holder.finish();
     run.assert_code(79);
-    assert!(run.stderr.contains("lost"), "{run:?}");
+    assert!(
+        run.stderr
+            .contains("cerrojo: the lease of `x` could not be kept"),
+        "{run:?}"
+    );
     assert!(world.path("cleaned").exists());
 }
 
@@ -93,7 +97,12 @@ fn a_command_that_ends_after_its_lock_was_taken_is_79_too() {
     world.await_file("ready");
     world.run(&["break", "x", "--yes", "--now"]).assert_code(0);
     world.touch("go");
-    holder.finish().assert_code(79);
+    let run = holder.finish();
+    run.assert_code(79);
+    assert!(
+        run.stderr.contains("cerrojo: the lease of `x` is lost"),
+        "{run:?}"
+    );
 }
 
 /// The command lives on, so nothing but the TTL may pass the lock on.
