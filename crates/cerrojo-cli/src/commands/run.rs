@@ -140,7 +140,7 @@ fn conclude(
     }
     match (ended?, released) {
         (Ended::ByUs, _) => Err(ended_early(name)),
-        (Ended::ByItself(_), Err(error)) if is_loss(&error) => Err(error.into()),
+        (Ended::ByItself(_), Err(error)) if is_loss(&error) => Err(lost_unnoticed(name, error)),
         (Ended::ByItself(status), _) => Ok(child::exit_of(status)),
     }
 }
@@ -148,4 +148,13 @@ fn conclude(
 fn ended_early(name: &LockName) -> Failure {
     let message = format!("the lease of `{name}` could not be kept, so the command was ended");
     Error::new(ErrorKind::Lost, message).into()
+}
+
+fn lost_unnoticed(name: &LockName, error: Error) -> Failure {
+    let message = format!(
+        "the lease of `{name}` was lost before the command ended: someone else may have been at work beside it"
+    );
+    Error::new(ErrorKind::Lost, message)
+        .with_source(error)
+        .into()
 }

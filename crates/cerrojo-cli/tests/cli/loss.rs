@@ -100,7 +100,8 @@ fn a_command_that_ends_after_its_lock_was_taken_is_79_too() {
     let run = holder.finish();
     run.assert_code(79);
     assert!(
-        run.stderr.contains("cerrojo: the lease of `x` is lost"),
+        run.stderr
+            .contains("cerrojo: the lease of `x` was lost before the command ended"),
         "{run:?}"
     );
 }
