@@ -1,0 +1,127 @@
+//! On what it was measured: figures mean nothing without.
+
+use std::{
+    fmt, fs,
+    path::{Path, PathBuf},
+};
+
+use serde::Serialize;
+
+use crate::Result;
+
+/// The lock file of this build: what it says is what was linked.
+const LOCK_FILE: &str = include_str!("../../../Cargo.lock");
+
+/// Crates whose versions matter to the figures.
+const CRATES: [&str; 4] = ["cerrojo", "tokio", "rusqlite", "libsqlite3-sys"];
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Machine {
+    cpu: String,
+    cores: usize,
+    kernel: String,
+    filesystem: String,
+    folder: PathBuf,
+    optimised: bool,
+    versions: Vec<(String, String)>,
+}
+
+pub(crate) fn describe(folder: PathBuf) -> Result<Machine> {
+    Ok(Machine {
+        cpu: cpu_model().unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
+        cores: std::thread::available_parallelism()?.get(),
+        kernel: read("/proc/sys/kernel/osrelease"),
+        filesystem: filesystem(&folder.canonicalize()?),
+        folder,
+        optimised: !cfg!(debug_assertions),
+        versions: CRATES.iter().filter_map(|name| version_of(name)).collect(),
+    })
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(path).map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned())
+}
+
+fn cpu_model() -> Option<String> {
+    let text = read("/proc/cpuinfo");
+    let line = text.lines().find(|line| line.starts_with("model name"))?;
+    line.split_once(": ").map(|(_, model)| model.to_owned())
+}
+
+/// The type of the mount that is nearest above the folder; the last one of several on one point counts.
+fn filesystem(folder: &Path) -> String {
+    let mounts = read("/proc/self/mountinfo");
+    let above = mounts
+        .lines()
+        .filter_map(mount)
+        .filter(|(point, _)| folder.starts_with(point));
+    let nearest = above.max_by_key(|(point, _)| point.len());
+    nearest.map_or("unknown", |(_, kind)| kind).to_owned()
+}
+
+fn mount(line: &str) -> Option<(&str, &str)> {
+    let (left, right) = line.split_once(" - ")?;
+    Some((left.split(' ').nth(4)?, right.split(' ').next()?))
+}
+
+fn version_of(name: &str) -> Option<(String, String)> {
+    let start = format!("name = \"{name}\"\nversion = \"");
+    let (_, rest) = LOCK_FILE.split_once(&start)?;
+    let (version, _) = rest.split_once('"')?;
+    Some((name.to_owned(), version.to_owned()))
+}
+
+impl fmt::Display for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            cpu,
+            cores,
+            kernel,
+            filesystem,
+            ..
+        } = self;
+        write!(
+            f,
+            "{cpu}, {cores} cores, Linux {kernel}, {filesystem} at {}",
+            self.folder.display()
+        )?;
+        let versions: Vec<_> = self
+            .versions
+            .iter()
+            .map(|(name, version)| format!("{name} {version}"))
+            .collect();
+        write!(f, "\n{}", versions.join(", "))?;
+        if !self.optimised {
+            write!(
+                f,
+                "\nNOT OPTIMISED: build with --release before quoting a figure"
+            )?;
+        }
+        if filesystem == "tmpfs" {
+            write!(
+                f,
+                "\ntmpfs: a sync costs nothing here; say --folder on a disk"
+            )?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_the_mount_and_its_type() {
+        let line = "36 35 98:0 /a /mnt/b rw,noatime shared:1 - ext4 /dev/vda rw";
+        assert_eq!(mount(line), Some(("/mnt/b", "ext4")));
+        assert_eq!(filesystem(Path::new("/proc")), "proc");
+    }
+
+    #[test]
+    fn knows_the_versions_it_was_built_with() {
+        let own = env!("CARGO_PKG_VERSION").to_owned();
+        assert_eq!(version_of("cerrojo"), Some(("cerrojo".to_owned(), own)));
+        assert_eq!(version_of("no-such-crate"), None);
+    }
+}
