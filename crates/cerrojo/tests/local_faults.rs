@@ -466,13 +466,28 @@ fn stopped_holder() -> Outcome {
 /// Few bytes, so that filling it is quick; more than a store needs.
 const DISK_BYTES: u64 = 2 << 20;
 
+/// With every little room that is not enough, up to that which is.
 fn full_at_creation() -> Outcome {
-    let disk = Disk::new(DISK_BYTES)?;
-    let folder = disk.path().join("store");
-    disk.fill("ballast")?;
-    refused(&folder, &[ErrorKind::Unavailable], &["full"])?;
-    fs::remove_file(disk.path().join("ballast"))?;
-    works(&folder, 0)
+    let mut refusals = 0;
+    for room in (0..128).step_by(4) {
+        let disk = Disk::new(DISK_BYTES)?;
+        let (folder, ballast) = (disk.path().join("store"), disk.path().join("ballast"));
+        let full = disk.fill("ballast")?;
+        File::options()
+            .write(true)
+            .open(&ballast)?
+            .set_len(full - room * 1024)?;
+        let (child, said) = talker(&folder);
+        drop(child);
+        if said != "open" {
+            check_complaint(&said, &folder, &[ErrorKind::Unavailable], &["full"])?;
+            refusals += 1;
+        }
+        fs::remove_file(ballast)?;
+        works(&folder, 0)?;
+    }
+    assert!((2..32).contains(&refusals), "{refusals} of 32 were refused");
+    Ok(())
 }
 
 fn full_in_use() -> Outcome {

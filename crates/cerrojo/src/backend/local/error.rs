@@ -143,6 +143,8 @@ fn advice_for_io(kind: io::ErrorKind) -> &'static str {
 fn advice_for_sql(code: Option<ErrorCode>) -> &'static str {
     match code {
         Some(ErrorCode::DiskFull) => "; the disk is full: make room",
+        // What SQLite answers when there is no room for its shared memory.
+        Some(ErrorCode::SystemIoFailure) => "; the disk fails or is full: see to it and make room",
         Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
             "; it must be writable by this user: choose another folder with local:PATH"
         }
