@@ -358,6 +358,7 @@ impl<B: Backend> Acquire<'_, B> {
     async fn run(self) -> Result<Guard<TokenOf<B>>> {
         let (name, locker) = (self.name?, self.locker);
         let shared = &locker.inner.shared;
+        check_label(&shared.options.identity)?;
         let labels = shared.options.labels(shared.backend.kind(), &name);
         let start = Instant::now();
         let waiting = labels.waiter();
@@ -379,7 +380,7 @@ impl<B: Backend> Locker<B> {
         let place = self.place()?;
         loop {
             let turn = self.turn(request).await?;
-            let guard = self.ask(request.renewed(), turn).await?;
+            let guard = self.ask(request.afresh(), turn).await?;
             if guard.state() != LeaseState::Lost {
                 drop(place);
                 return Ok(guard);
@@ -422,6 +423,17 @@ impl<'a, B: Backend> IntoFuture for Acquire<'a, B> {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(self.run())
+    }
+}
+
+fn check_label(identity: &Identity) -> Result<()> {
+    let max = Identity::LABEL_MAX_BYTES;
+    match identity.label.as_ref().map_or(0, String::len) {
+        0..=Identity::LABEL_MAX_BYTES => Ok(()),
+        bytes => {
+            let message = format!("a label has at most {max} bytes, this one has {bytes}");
+            Err(Error::new(ErrorKind::Invalid, message))
+        }
     }
 }
 

@@ -55,7 +55,7 @@ where
         let last = request.wait().is_over() || request.is_cancelled();
         match attempt().await? {
             Acquired::Refused(holder) if !last => {
-                pause_before_next(request, pause, holder.as_ref()).await
+                pause_before_next(request, pause, holder.as_ref()).await;
             }
             answer => return Ok(answer),
         }

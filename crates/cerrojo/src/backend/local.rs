@@ -19,6 +19,7 @@ mod folder;
 mod lease;
 mod machine;
 mod process;
+mod spin;
 mod store;
 mod wake;
 mod worker;

@@ -147,7 +147,7 @@ impl Tables {
         store: StoreId,
         request: &Request,
         now: Instant,
-    ) -> Result<FencedGrant, HolderInfo> {
+    ) -> Result<FencedGrant, Box<HolderInfo>> {
         let expires_at = now + request.ttl().get();
         let owner = request.owner();
         if let Some(own) = self
@@ -158,14 +158,17 @@ impl Tables {
             return Ok(own.grant);
         }
         if let Some(holder) = self.live(request.name(), now) {
-            return Err(holder.info(now));
+            return Err(Box::new(holder.info(now)));
         }
         if let Some(first) = self
             .first_in_line(request.name())
             .filter(|first| first.owner != owner)
         {
             first.called.notify_one();
-            return Err(HolderInfo::new(request.name().clone(), &first.owner));
+            return Err(Box::new(HolderInfo::new(
+                request.name().clone(),
+                &first.owner,
+            )));
         }
         self.last_token += 1;
         let number = NonZeroU64::MIN.saturating_add(self.last_token - 1);
@@ -289,7 +292,7 @@ impl Drop for InLine<'_> {
 }
 
 impl Memory {
-    async fn attempt(&self, request: &Request) -> Result<Result<MemoryLease, HolderInfo>> {
+    async fn attempt(&self, request: &Request) -> Result<Result<MemoryLease, Box<HolderInfo>>> {
         let counted_from = Instant::now();
         let id = self.store.id;
         let answer = self
@@ -312,7 +315,7 @@ impl Memory {
         loop {
             match self.attempt(request).await? {
                 Ok(lease) => return Ok(Acquired::Granted(lease)),
-                Err(holder) if last => return Ok(Acquired::Refused(Some(holder))),
+                Err(holder) if last => return Ok(Acquired::Refused(Some(*holder))),
                 Err(holder) => last = !line.next_chance(&holder).await,
             }
         }
@@ -330,7 +333,7 @@ impl Backend for Memory {
         match self.attempt(request).await? {
             Ok(lease) => Ok(Acquired::Granted(lease)),
             Err(holder) if request.wait().is_over() || request.is_cancelled() => {
-                Ok(Acquired::Refused(Some(holder)))
+                Ok(Acquired::Refused(Some(*holder)))
             }
             Err(_) => self.wait_in_line(request).await,
         }

@@ -14,10 +14,10 @@ use super::{
     worker::Worker,
 };
 use crate::{
-    Error, ErrorKind, FencedGrant, HolderInfo, Identity, LockName, Result, StoreId, Ttl,
+    Error, FencedGrant, HolderInfo, LockName, Result, StoreId, Ttl,
     clock::{self, Instant},
     owner::OwnerId,
-    spi::{Acquired, Backend, Break, Inspect, Request},
+    spi::{Acquired, Backend, BoundTo, Break, Inspect, Request},
 };
 
 /// The embedded store in one folder. Clones share one thread and one database connection.
@@ -32,7 +32,6 @@ pub(super) struct Inner {
     machine: Machine,
     store_id: StoreId,
     worker: Worker,
-    sockets: Arc<Sockets>,
     waiters: Arc<Waiters>,
 }
 
@@ -57,22 +56,26 @@ impl Inner {
         error.at(self.folder.path())
     }
 
-    fn ask(&self, request: &Request) -> Result<Ask> {
-        let label = request.identity().label.as_deref().unwrap_or_default();
-        if label.len() > Identity::LABEL_MAX_BYTES {
-            let message = format!("a label has at most {} bytes", Identity::LABEL_MAX_BYTES);
-            return Err(Error::new(ErrorKind::Invalid, message));
-        }
-        Ok(Ask {
+    fn ask(&self, request: &Request) -> Ask {
+        Ask {
             name: request.name().clone(),
             owner: request.owner(),
             ttl_ns: nanos(request.ttl()),
             identity: write_identity(request.identity()),
-            proof: Proof::of(request.bound_to(), &self.machine)
-                .as_ref()
-                .map(write_proof),
+            proof: self.proof(request.bound_to()),
             line: None,
-        })
+        }
+    }
+
+    fn proof(&self, bound_to: &BoundTo) -> Option<String> {
+        match bound_to {
+            // Known already: /proc is not read for each request.
+            BoundTo::ThisProcess => self.waiters.standing().proof,
+            BoundTo::All { .. } | BoundTo::Nothing => {
+                let proof = Proof::of(bound_to, &self.machine);
+                proof.as_ref().map(write_proof)
+            }
+        }
     }
 }
 
@@ -81,9 +84,9 @@ impl Local {
     ///
     /// # Errors
     ///
-    /// With nothing changed: [`ErrorKind::Invalid`] when the folder is on a network or shared filesystem, can be used by
-    /// others, is used in another time namespace, or was made by a newer version; [`ErrorKind::Corrupt`] when the
-    /// database is damaged; [`ErrorKind::Unavailable`] when it cannot be made or written, or the disk is full.
+    /// With nothing changed: [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) when the folder is on a network or shared filesystem, can be used by
+    /// others, is used in another time namespace, or was made by a newer version; [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) when the
+    /// database is damaged; [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) when it cannot be made or written, or the disk is full.
     ///
     /// # Cancel safety
     ///
@@ -110,15 +113,13 @@ impl Local {
         let folder = Folder::prepare(path)?;
         let sockets = Arc::new(Sockets::open(&folder)?);
         let waiters = Arc::new(Waiters::new(Arc::clone(&sockets), &machine));
-        let (worker, store_id) =
-            Worker::start(folder.clone(), machine.clone(), Arc::clone(&sockets)).await?;
+        let (worker, store_id) = Worker::start(folder.clone(), machine.clone(), sockets).await?;
         Ok(Self {
             inner: Arc::new(Inner {
                 folder,
                 machine,
                 store_id,
                 worker,
-                sockets,
                 waiters,
             }),
         })
@@ -223,7 +224,7 @@ impl Backend for Local {
     }
 
     async fn acquire(&self, request: &Request) -> Result<Acquired<LocalLease>> {
-        let ask = self.inner.ask(request)?;
+        let ask = self.inner.ask(request);
         match self.attempt(&ask, request.ttl()).await? {
             Ok(lease) => Ok(Acquired::Granted(lease)),
             Err(held) if request.wait().is_over() || request.is_cancelled() => {
@@ -268,10 +269,7 @@ impl Inspect for Local {
     }
 
     async fn prune(&self) -> Result<u64> {
-        let (count, gone) = self.inner.call(Tables::prune).await?;
-        gone.into_iter()
-            .for_each(|peer| self.inner.sockets.remove(peer));
-        Ok(count)
+        self.inner.call(Tables::prune).await
     }
 }
 

@@ -30,6 +30,10 @@ pub(super) enum LocalError {
         "{path} can be used by others (mode {mode:03o}): who can read the store can release any lock; chmod 700 it"
     )]
     NotPrivate { path: PathBuf, mode: u32 },
+    #[error("{path} belongs to user {owner}, not to {user}: a store is for the processes of one user")]
+    NotOurs { path: PathBuf, owner: u32, user: u32 },
+    #[error("{0} is not a folder: a store is a folder of its own")]
+    NotAFolder(PathBuf),
     #[error(
         "it was made by a newer version (schema {found}, this one knows {known}): upgrade this program"
     )]
@@ -85,6 +89,8 @@ impl LocalError {
         match self {
             Self::Shared { .. }
             | Self::NotPrivate { .. }
+            | Self::NotOurs { .. }
+            | Self::NotAFolder(_)
             | Self::NewerSchema { .. }
             | Self::Foreign(_)
             | Self::TimeNamespace => ErrorKind::Invalid,

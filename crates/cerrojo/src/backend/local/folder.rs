@@ -99,6 +99,19 @@ impl Folder {
         }
     }
 
+    /// Takes away a database that could not be made whole.
+    pub(super) fn remove_database(&self) {
+        for suffix in ["", "-wal", "-shm"] {
+            let mut path = self.database().into_os_string();
+            path.push(suffix);
+            if let Err(error) = fs::remove_file(&path)
+                && error.kind() != io::ErrorKind::NotFound
+            {
+                tracing::warn!(?path, %error, "a database that could not be made stays behind");
+            }
+        }
+    }
+
     /// Which file stands at the database's path now.
     pub(super) fn database_identity(&self) -> Result<(u64, u64), LocalError> {
         let path = self.database();
@@ -128,6 +141,10 @@ impl Folder {
 
     fn check_owner(&self) -> Result<(), LocalError> {
         let metadata = metadata(&self.0)?;
+        let (owner, user) = (metadata.uid(), rustix::process::geteuid().as_raw());
+        if owner != user {
+            return Err(LocalError::NotOurs { path: self.0.clone(), owner, user });
+        }
         let mode = metadata.mode() & 0o777;
         if mode & 0o077 != 0 {
             return Err(LocalError::NotPrivate {
@@ -141,8 +158,11 @@ impl Folder {
 
 /// Makes a folder of mode 0700, whatever the umask. True: it was not there.
 fn make_private(path: &Path) -> Result<bool, LocalError> {
-    if path.is_dir() {
-        return Ok(false);
+    match fs::metadata(path) {
+        Ok(metadata) if metadata.is_dir() => return Ok(false),
+        Ok(_) => return Err(LocalError::NotAFolder(path.to_owned())),
+        // Making it says what is wrong, if anything is.
+        Err(_) => {}
     }
     let failed = |error| LocalError::Io {
         what: "make the folder",

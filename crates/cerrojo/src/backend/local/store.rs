@@ -40,8 +40,17 @@ pub(super) struct Tables {
     store_id: StoreId,
     /// Whether the batch has come near the synced mark.
     tokens_low: bool,
-    /// Whom to tell once the batch is committed.
-    wakes: Vec<Wake>,
+    /// What follows once the batch is committed.
+    news: News,
+}
+
+/// What a batch leads to outside of the tables.
+#[derive(Debug, Default)]
+pub(super) struct News {
+    /// Who may enter.
+    pub(super) wakes: Vec<Wake>,
+    /// Processes that were found to be gone: their sockets go too.
+    pub(super) gone: Vec<PeerId>,
 }
 
 /// A waiter that may enter now.
@@ -127,7 +136,7 @@ impl Tables {
             machine,
             store_id: StoreId::from_bytes([0; 16]),
             tokens_low: true,
-            wakes: vec![],
+            news: News::default(),
         };
         tables.check_schema()?;
         tables.configure()?;
@@ -259,7 +268,7 @@ impl Tables {
 
     /// Undoes the batch. Where SQLite has rolled back on its own, there is nothing left to do.
     pub(super) fn roll_back(&mut self) {
-        self.wakes.clear();
+        self.news = News::default();
         if self.is_in_batch()
             && let Err(error) = self.run("ROLLBACK")
         {
@@ -269,11 +278,12 @@ impl Tables {
 
     /// One step of a batch: done whole or not at all.
     pub(super) fn step<T>(&mut self, step: impl FnOnce(&mut Self) -> Outcome<T>) -> Outcome<T> {
-        let wakes = self.wakes.len();
+        let before = (self.news.wakes.len(), self.news.gone.len());
         self.run("SAVEPOINT step")?;
         let result = step(self);
         if result.is_err() {
-            self.wakes.truncate(wakes);
+            self.news.wakes.truncate(before.0);
+            self.news.gone.truncate(before.1);
             if self.is_in_batch() {
                 self.run("ROLLBACK TO step")?;
             }
@@ -316,8 +326,8 @@ impl Tables {
         Ok(())
     }
 
-    pub(super) fn take_wakes(&mut self) -> Vec<Wake> {
-        std::mem::take(&mut self.wakes)
+    pub(super) fn take_news(&mut self) -> News {
+        std::mem::take(&mut self.news)
     }
 
     fn statement(&self, text: &str) -> Outcome<CachedStatement<'_>> {
@@ -343,7 +353,7 @@ impl Tables {
             Some(first) if first.owner != ask.owner => {
                 self.stand_in_line(ask, now)?;
                 let holder = HolderInfo::new(ask.name.clone(), &first.owner);
-                self.call(&ask.name, first);
+                self.call(&ask.name, &first);
                 Ok(Err(Held {
                     holder,
                     proof: None,
@@ -464,7 +474,7 @@ impl Tables {
     }
 
     /// Removes leases that have ended and processes that are gone.
-    pub(super) fn prune(&mut self) -> Outcome<(u64, Vec<PeerId>)> {
+    pub(super) fn prune(&mut self) -> Outcome<u64> {
         let now = now();
         let ended: Vec<_> = self
             .records()?
@@ -480,10 +490,7 @@ impl Tables {
         for peer in &gone {
             self.forget(*peer)?;
         }
-        Ok((
-            u64::try_from(ended.len() + gone.len()).unwrap_or(u64::MAX),
-            gone,
-        ))
+        Ok(u64::try_from(ended.len() + gone.len()).unwrap_or(u64::MAX))
     }
 
     fn records(&self) -> Outcome<Vec<Record>> {
@@ -562,13 +569,13 @@ impl Tables {
         if self.live(name, now)?.is_none()
             && let Some(first) = self.first_in_line(name, now)?
         {
-            self.call(name, first);
+            self.call(name, &first);
         }
         Ok(())
     }
 
-    fn call(&mut self, name: &LockName, first: InLine) {
-        self.wakes.push(Wake {
+    fn call(&mut self, name: &LockName, first: &InLine) {
+        self.news.wakes.push(Wake {
             peer: first.peer,
             owner: first.owner,
             name: name.clone(),
@@ -593,11 +600,7 @@ impl Tables {
             }
         }
         for peer in gone {
-            self.statement(sql!("forget_peer"))?
-                .execute([peer.as_bytes()])?;
-            self.statement(sql!("forget_waiters"))?
-                .query([peer.as_bytes()])?
-                .next()?;
+            self.take_out(peer)?;
         }
         Ok(first)
     }
@@ -619,16 +622,21 @@ impl Tables {
 
     /// Takes a process that is gone out of all lines, and calls those behind it.
     pub(super) fn forget(&mut self, peer: PeerId) -> Outcome<()> {
-        self.statement(sql!("forget_peer"))?
-            .execute([peer.as_bytes()])?;
-        let names: Vec<String> = self
-            .statement(sql!("forget_waiters"))?
-            .query_map([peer.as_bytes()], |row| row.get(0))?
-            .collect::<Result<_, _>>()?;
+        let names = self.take_out(peer)?;
         for name in names {
             self.call_next(&read_name(&name)?, now())?;
         }
         Ok(())
+    }
+
+    /// Removes a process and its waiters; says for which names it waited.
+    fn take_out(&mut self, peer: PeerId) -> Outcome<Vec<String>> {
+        self.news.gone.push(peer);
+        self.statement(sql!("forget_peer"))?
+            .execute([peer.as_bytes()])?;
+        let mut statement = self.statement(sql!("forget_waiters"))?;
+        let names = statement.query_map([peer.as_bytes()], |row| row.get(0))?;
+        Ok(names.collect::<Result<_, _>>()?)
     }
 
     fn gone_peers(&self) -> Outcome<Vec<PeerId>> {

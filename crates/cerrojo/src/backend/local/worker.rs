@@ -7,7 +7,7 @@ use std::{
     fs::File,
     sync::{
         Arc,
-        atomic::{AtomicU8, Ordering},
+        atomic::{AtomicU8, AtomicUsize, Ordering},
         mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
     },
 };
@@ -19,6 +19,7 @@ use super::{
     error::LocalError,
     folder::Folder,
     machine::Machine,
+    spin::Spin,
     store::Tables,
     wake::{Caller, PeerId, Sockets},
 };
@@ -39,11 +40,37 @@ type Job = Box<dyn FnOnce(BatchOutcome<&mut Tables>) -> Option<Completion> + Sen
 
 /// Sends requests to the thread, which ends when the last of these is dropped.
 #[derive(Clone, Debug)]
-pub(super) struct Worker(Arc<SyncSender<Job>>);
+pub(super) struct Worker(Arc<Line>);
 
 /// Sends requests as long as the store is open elsewhere.
 #[derive(Clone, Debug)]
-pub(super) struct WeakWorker(std::sync::Weak<SyncSender<Job>>);
+pub(super) struct WeakWorker(std::sync::Weak<Line>);
+
+/// The line of requests before the thread.
+#[derive(Debug)]
+struct Line {
+    jobs: SyncSender<Job>,
+    /// How many callers wait for an answer.
+    callers: AtomicUsize,
+    spin: Spin,
+}
+
+/// A caller that waits for an answer, until dropped.
+struct CallerCount<'a>(&'a AtomicUsize);
+
+impl<'a> CallerCount<'a> {
+    /// Counts one more; says whether it is the only one.
+    fn enter(callers: &'a AtomicUsize) -> (Self, bool) {
+        let alone = callers.fetch_add(1, Ordering::Relaxed) == 0;
+        (Self(callers), alone)
+    }
+}
+
+impl Drop for CallerCount<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
 
 /// Whether a request has been started; decided once, by thread and caller.
 #[derive(Debug, Default)]
@@ -108,7 +135,12 @@ impl Worker {
                 started: false,
             })?
             .map_err(|_| LocalError::WorkerEnded)??;
-        Ok((Self(Arc::new(jobs)), store_id))
+        let line = Line {
+            jobs,
+            callers: AtomicUsize::new(0),
+            spin: Spin::default(),
+        };
+        Ok((Self(Arc::new(line)), store_id))
     }
 
     /// One request: done whole or not at all, and answered once it is committed.
@@ -120,8 +152,12 @@ impl Worker {
     ) -> Outcome<T> {
         let progress = Arc::new(Progress::default());
         let abandon = Abandon(Arc::clone(&progress));
-        let (reply, answer) = oneshot::channel();
+        let (reply, mut answer) = oneshot::channel();
+        let (_count, alone) = CallerCount::enter(&self.0.callers);
         self.enqueue(job(Arc::clone(&progress), step, reply))?;
+        if alone && let Some(answer) = self.0.spin.find(|| answer.try_recv().ok()) {
+            return answer;
+        }
         let answer = clock::within(CALL_LIMIT, answer).await;
         drop(abandon);
         match answer {
@@ -147,7 +183,7 @@ impl Worker {
     }
 
     fn enqueue(&self, job: Job) -> Outcome<()> {
-        self.0.try_send(job).map_err(|refused| match refused {
+        self.0.jobs.try_send(job).map_err(|refused| match refused {
             TrySendError::Full(_) => LocalError::Overloaded,
             TrySendError::Disconnected(_) => LocalError::WorkerEnded,
         })
@@ -181,7 +217,7 @@ fn job<T: Send + 'static>(
         }
         let result = run_step(tables, step);
         Some(Box::new(move |committed| {
-            drop(reply.send(outcome(result, committed)))
+            drop(reply.send(outcome(result, committed)));
         }))
     })
 }
@@ -253,7 +289,16 @@ impl Desk {
         let caller = Caller::new(sockets)?;
         let taken = Turn::take(&turn, &folder)?;
         let made = folder.make_database()?;
-        let tables = Tables::open(connection(&folder)?, machine)?;
+        let opened = connection(&folder).and_then(|db| Tables::open(db, machine));
+        let tables = match opened {
+            Ok(tables) => tables,
+            Err(error) => {
+                if made {
+                    folder.remove_database();
+                }
+                return Err(error);
+            }
+        };
         if made {
             folder.sync()?;
         }
@@ -269,7 +314,11 @@ impl Desk {
     }
 
     fn serve(mut self, queue: &Receiver<Job>) {
-        while let Ok(first) = queue.recv() {
+        let spin = Spin::default();
+        while let Some(first) = spin
+            .find(|| queue.try_recv().ok())
+            .or_else(|| queue.recv().ok())
+        {
             let more = queue.try_iter().take(BATCH_MAX - 1);
             let batch = std::iter::once(first).chain(more).collect();
             let (completions, committed) = self.serve_batch(batch);
@@ -325,10 +374,12 @@ impl Desk {
         }
     }
 
-    /// What a committed batch leads to: wake-ups, and more tokens in reserve.
+    /// What a committed batch leads to: wake-ups, sockets to remove, and more tokens in reserve.
     fn follow_up(&mut self) {
         loop {
-            let gone = self.caller.tell(&self.tables.take_wakes());
+            let news = self.tables.take_news();
+            news.gone.iter().for_each(|peer| self.caller.remove(*peer));
+            let gone = self.caller.tell(&news.wakes);
             if gone.is_empty() {
                 break;
             }
@@ -345,12 +396,8 @@ impl Desk {
     fn forget(&mut self, gone: &[PeerId]) -> Outcome<()> {
         self.tables.begin()?;
         let forgotten = gone.iter().try_for_each(|peer| self.tables.forget(*peer));
-        if let Err(error) = forgotten.and_then(|()| self.tables.commit()) {
-            self.tables.roll_back();
-            return Err(error);
-        }
-        gone.iter().for_each(|peer| self.caller.remove(*peer));
-        Ok(())
+        let committed = forgotten.and_then(|()| self.tables.commit());
+        committed.inspect_err(|_| self.tables.roll_back())
     }
 }
 
