@@ -1,12 +1,7 @@
 //! Every backend passes the public suite, and so does its erased twin.
 //!
 //! A backend that is added to `src/backend/` fails here until its harness is added.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::print_stderr,
-    reason = "a test program"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stderr, reason = "a test program")]
 
 use std::{collections::BTreeSet, process::ExitCode};
 
@@ -46,10 +41,7 @@ impl Harness for MemoryHarness {
     }
 
     async fn open(&self, _url: &str) -> Result<Memory> {
-        Err(Error::new(
-            ErrorKind::Invalid,
-            "a memory store is inside one process",
-        ))
+        Err(Error::new(ErrorKind::Invalid, "a memory store is inside one process"))
     }
 }
 
@@ -67,7 +59,7 @@ impl Instance for MemoryInstance {
 
 #[cfg(all(feature = "local", target_os = "linux"))]
 mod local {
-    use std::fs::File;
+    use std::{fs::File, path::PathBuf};
 
     use cerrojo::{
         Result,
@@ -80,6 +72,13 @@ mod local {
     pub(super) struct LocalHarness;
 
     pub(super) struct LocalInstance(TempDir);
+
+    impl LocalInstance {
+        /// The store makes its folder itself, for its owner alone.
+        fn folder(&self) -> PathBuf {
+            self.0.path().join("store")
+        }
+    }
 
     impl Harness for LocalHarness {
         type Backend = Local;
@@ -101,9 +100,7 @@ mod local {
         }
 
         async fn fresh(&self) -> Result<LocalInstance> {
-            Ok(LocalInstance(
-                tempfile::tempdir().expect("a temporary folder"),
-            ))
+            Ok(LocalInstance(tempfile::tempdir().expect("a temporary folder")))
         }
 
         async fn open(&self, url: &str) -> Result<Local> {
@@ -115,19 +112,16 @@ mod local {
         type Backend = Local;
 
         async fn connect(&self) -> Result<Local> {
-            Local::connect(self.0.path()).await
+            Local::connect(self.folder()).await
         }
 
         fn url(&self) -> Option<String> {
-            Some(self.0.path().to_str()?.to_owned())
+            Some(self.folder().to_str()?.to_owned())
         }
 
         /// Takes the writers' turn, and gives it to nobody.
         fn sever(&self) -> Option<Severed> {
-            let turn = File::options()
-                .write(true)
-                .open(self.0.path().join("turn"))
-                .ok()?;
+            let turn = File::options().write(true).open(self.folder().join("turn")).ok()?;
             turn.lock().ok()?;
             Some(Severed::new(turn))
         }
@@ -162,9 +156,7 @@ fn backends_in_source() -> BTreeSet<String> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/backend");
     let entries = std::fs::read_dir(folder).expect("the folder of the backends");
     let names = entries.map(|entry| entry.expect("an entry").path());
-    names
-        .map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned())
-        .collect()
+    names.map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned()).collect()
 }
 
 /// A file for where a backend does not run is not a backend.
@@ -187,23 +179,17 @@ fn tested_or_left_out(trials: &[String]) -> BTreeSet<String> {
 /// A trial that fails when a backend in the source has no harness here.
 fn list_is_complete(all: &[Trial]) -> Trial {
     let names: Vec<String> = all.iter().map(|trial| trial.name().to_owned()).collect();
-    Trial::test(
-        "every_backend_in_the_source_is_tested_with_its_twin",
-        move || {
-            let source = backends_in_source()
-                .into_iter()
-                .filter(|name| !is_stand_in(name));
-            let expected = source
-                .flat_map(|name| [format!("{name}-erased"), name])
-                .collect::<BTreeSet<_>>();
-            let tested = tested_or_left_out(&names);
-            if tested == expected {
-                Ok(())
-            } else {
-                Err(format!("in the source {expected:?}, tested {tested:?}").into())
-            }
-        },
-    )
+    Trial::test("every_backend_in_the_source_is_tested_with_its_twin", move || {
+        let source = backends_in_source().into_iter().filter(|name| !is_stand_in(name));
+        let expected =
+            source.flat_map(|name| [format!("{name}-erased"), name]).collect::<BTreeSet<_>>();
+        let tested = tested_or_left_out(&names);
+        if tested == expected {
+            Ok(())
+        } else {
+            Err(format!("in the source {expected:?}, tested {tested:?}").into())
+        }
+    })
 }
 
 fn main() -> ExitCode {

@@ -56,12 +56,7 @@ impl Capabilities {
     /// Nothing beyond what every backend can do; all TTLs, and not one descriptor more for a thousand locks.
     #[must_use]
     pub fn none() -> Self {
-        Self {
-            has: Vec::new(),
-            ttl_min: Ttl::MIN,
-            ttl_max: Ttl::MAX,
-            descriptors_max: 0,
-        }
+        Self { has: Vec::new(), ttl_min: Ttl::MIN, ttl_max: Ttl::MAX, descriptors_max: 0 }
     }
 
     /// The same and this.

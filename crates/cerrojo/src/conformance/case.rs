@@ -34,7 +34,10 @@ impl<E: Error> From<E> for Failure {
         let mut why = error.to_string();
         let mut source = error.source();
         while let Some(cause) = source {
-            why = format!("{why}: {cause}");
+            let cause_said = cause.to_string();
+            if !why.contains(&cause_said) {
+                why = format!("{why}: {cause_said}");
+            }
             source = cause.source();
         }
         Self::new(why)
@@ -85,44 +88,25 @@ pub(crate) struct Case<H: Harness> {
 
 impl<H: Harness> Clone for Case<H> {
     fn clone(&self) -> Self {
-        Self {
-            name: self.name.clone(),
-            ..*self
-        }
+        Self { name: self.name.clone(), ..*self }
     }
 }
 
 impl<H: Harness> Case<H> {
     pub(crate) fn new(name: &str, needs: &'static [Capability], run: Run<H>) -> Self {
         let flavor = Flavor::Threads;
-        Self {
-            name: name.to_owned(),
-            needs,
-            run,
-            flavor,
-            isolated: false,
-        }
+        Self { name: name.to_owned(), needs, run, flavor, isolated: false }
     }
 
     /// Two cases: this one, and the same on one thread.
     pub(crate) fn on_both_runtimes(self) -> [Self; 2] {
         let name = format!("{}_on_one_thread", self.name);
-        [
-            self.clone(),
-            Self {
-                name,
-                flavor: Flavor::OneThread,
-                ..self
-            },
-        ]
+        [self.clone(), Self { name, flavor: Flavor::OneThread, ..self }]
     }
 
     /// In a process of its own, which has its descriptors for itself.
     pub(crate) fn isolated(self) -> Self {
-        Self {
-            isolated: true,
-            ..self
-        }
+        Self { isolated: true, ..self }
     }
 
     fn wants(&self, can: &Capabilities) -> Option<Capability> {
@@ -139,10 +123,7 @@ impl<H: Harness> Case<H> {
 
     fn runtime(&self) -> std::io::Result<Runtime> {
         match self.flavor {
-            Flavor::Threads => Builder::new_multi_thread()
-                .worker_threads(2)
-                .enable_all()
-                .build(),
+            Flavor::Threads => Builder::new_multi_thread().worker_threads(2).enable_all().build(),
             Flavor::OneThread => Builder::new_current_thread().enable_all().build(),
         }
     }
@@ -176,9 +157,7 @@ fn supervised(run: impl FnOnce() -> Verdict + Send + 'static) -> Verdict {
 /// One trial for each case that the harness's backend can be asked, named `harness::case`.
 pub fn trials<H: Harness>(harness: &H) -> Vec<Trial> {
     let can = harness.capabilities();
-    let cases = cases::all::<H>()
-        .into_iter()
-        .filter(|case| case.wants(&can).is_none());
+    let cases = cases::all::<H>().into_iter().filter(|case| case.wants(&can).is_none());
     cases.map(|case| trial(harness.clone(), case)).collect()
 }
 

@@ -41,11 +41,7 @@ pub(super) fn all<H: Harness>() -> Vec<Case<H>> {
     cases.extend(stores_side());
     cases.extend(among_processes());
     cases.extend(crowds().map(Case::isolated));
-    cases.extend(
-        on_every_runtime()
-            .into_iter()
-            .flat_map(Case::on_both_runtimes),
-    );
+    cases.extend(on_every_runtime().into_iter().flat_map(Case::on_both_runtimes));
     cases
 }
 
@@ -54,11 +50,7 @@ fn users_side<H: Harness>() -> Vec<Case<H>> {
         case!(exclusion::a_counter_of_8_tasks_loses_no_update),
         case!(exclusion::one_of_16_tries_is_granted),
         case!(refusal::a_refused_try_says_who_holds_it, NamesHolder),
-        case!(
-            refusal::a_refused_try_shows_the_token_of_the_grant,
-            NamesHolder,
-            Fenced
-        ),
+        case!(refusal::a_refused_try_shows_the_token_of_the_grant, NamesHolder, Fenced),
         case!(refusal::nobody_holds_what_is_free),
         case!(refusal::pages_of_the_list_have_no_gap_and_no_repeat),
         case!(refusal::an_owner_is_never_shown_whole),
@@ -100,10 +92,7 @@ fn keeping<H: Harness>() -> Vec<Case<H>> {
         case!(outage::a_severed_store_is_lost_on_time, Sever),
         case!(outage::a_short_outage_is_ridden_out, Sever),
         case!(outage::acquire_ends_at_its_deadline_while_severed, Sever),
-        case!(
-            outage::acquire_rides_out_an_outage_within_its_deadline,
-            Sever
-        ),
+        case!(outage::acquire_rides_out_an_outage_within_its_deadline, Sever),
         case!(release::release_says_released_and_frees),
         case!(release::a_release_after_the_loss_says_so_and_frees_nobody_elses),
         case!(release::a_lost_reply_of_a_release_says_unknown),
@@ -138,29 +127,13 @@ fn stores_side<H: Harness>() -> Vec<Case<H>> {
 
 fn among_processes<H: Harness>() -> Vec<Case<H>> {
     vec![
-        case!(
-            exclusion::a_counter_of_8_tasks_and_4_processes_loses_no_update,
-            Processes
-        ),
-        case!(
-            processes::a_process_enters_after_anothers_release,
-            Processes
-        ),
+        case!(exclusion::a_counter_of_8_tasks_and_4_processes_loses_no_update, Processes),
+        case!(processes::a_process_enters_after_anothers_release, Processes),
         case!(processes::a_killed_holder_frees_by_its_ttl, Processes),
-        case!(
-            processes::a_killed_holder_frees_before_its_ttl,
-            Processes,
-            ProofOfDeath
-        ),
-        case!(
-            processes::a_killed_holder_bound_to_nothing_keeps_its_ttl,
-            Processes
-        ),
+        case!(processes::a_killed_holder_frees_before_its_ttl, Processes, ProofOfDeath),
+        case!(processes::a_killed_holder_bound_to_nothing_keeps_its_ttl, Processes),
         case!(processes::a_killed_waiter_holds_up_nobody, Processes),
-        case!(
-            processes::a_frozen_holder_is_taken_over_and_reads_lost,
-            Processes
-        ),
+        case!(processes::a_frozen_holder_is_taken_over_and_reads_lost, Processes),
     ]
 }
 

@@ -65,11 +65,7 @@ pub fn child_main<H: Harness>(harness: &H) -> Option<ExitCode> {
         // With nobody to tell, the exit code tells.
         drop(writeln!(std::io::stderr(), "{why}"));
     }
-    Some(if verdict.is_ok() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Some(if verdict.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// The case, until it ends or whoever started this process is gone.
@@ -91,10 +87,7 @@ pub(super) fn run_case<H: Harness>(harness: &H, name: &str, limit: Duration) -> 
         check!(Instant::now() < end, "did not end within {limit:?}");
         nap();
     }
-    check!(
-        process.0.wait()?.success(),
-        "failed in its process; see standard error"
-    );
+    check!(process.0.wait()?.success(), "failed in its process; see standard error");
     Ok(())
 }
 
@@ -110,11 +103,7 @@ impl Process {
     fn start(harness: &str, role: &Role) -> std::io::Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
         command.arg(CHILD).arg(harness).args(role.as_args());
-        command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .map(Self)
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map(Self)
     }
 }
 
@@ -150,26 +139,14 @@ impl Child {
     /// Starts a puppet on the store with this URL.
     pub(crate) async fn open(harness: &str, url: &str) -> Result<Self, Failure> {
         let mut process = Process::start(harness, &Role::Puppet(url.to_owned()))?;
-        let input = process
-            .0
-            .stdin
-            .take()
-            .ok_or_else(|| Failure::new("no standard input"))?;
-        let output = process
-            .0
-            .stdout
-            .take()
-            .ok_or_else(|| Failure::new("no standard output"))?;
+        let input = process.0.stdin.take().ok_or_else(|| Failure::new("no standard input"))?;
+        let output = process.0.stdout.take().ok_or_else(|| Failure::new("no standard output"))?;
         let (sender, lines) = mpsc::unbounded_channel();
         std::thread::spawn(move || {
             let lines = BufReader::new(output).lines().map_while(Result::ok);
             lines.for_each(|line| drop(sender.send(line)));
         });
-        let mut child = Self {
-            process,
-            input,
-            lines,
-        };
+        let mut child = Self { process, input, lines };
         child.hear("open").await?;
         Ok(child)
     }

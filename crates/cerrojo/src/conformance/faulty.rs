@@ -98,11 +98,7 @@ impl Faults {
     /// How many calls of this kind there were.
     #[must_use]
     pub fn count(&self, call: Call) -> usize {
-        self.notes()
-            .calls
-            .iter()
-            .filter(|(made, _)| *made == call)
-            .count()
+        self.notes().calls.iter().filter(|(made, _)| *made == call).count()
     }
 
     /// Every call with its owner, in order.
@@ -159,10 +155,7 @@ impl Faults {
             }
             Some(Fault::LosesReply) => {
                 bury(call.await?);
-                Err(Error::new(
-                    ErrorKind::Indeterminate,
-                    "told to lose the reply",
-                ))
+                Err(Error::new(ErrorKind::Indeterminate, "told to lose the reply"))
             }
             Some(Fault::HangsAfter) => {
                 bury(call.await?);
@@ -211,25 +204,14 @@ impl<B: Backend> Faulty<B> {
     /// The backend that fails, and what makes it fail.
     pub fn new(inner: B) -> (Self, Faults) {
         let faults = Faults::default();
-        (
-            Self {
-                inner,
-                faults: faults.clone(),
-                buried: Mutex::default(),
-            },
-            faults,
-        )
+        (Self { inner, faults: faults.clone(), buried: Mutex::default() }, faults)
     }
 
     async fn ask(&self, request: &Request) -> Result<Acquired<B::Lease>> {
         let answer = self.inner.acquire(request).await?;
         if let Acquired::Granted(lease) = &answer {
             let token = <B::Lease as Lease>::Token::number(&lease.grant());
-            let grant = Grant {
-                owner: request.owner(),
-                token,
-                at: Instant::now(),
-            };
+            let grant = Grant { owner: request.owner(), token, at: Instant::now() };
             self.faults.notes().grants.push(grant);
         }
         Ok(answer)
@@ -237,10 +219,7 @@ impl<B: Backend> Faulty<B> {
 
     fn bury(&self, answer: Acquired<B::Lease>) {
         if let Acquired::Granted(lease) = answer {
-            self.buried
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .push(lease);
+            self.buried.lock().unwrap_or_else(PoisonError::into_inner).push(lease);
         }
     }
 }
@@ -255,27 +234,19 @@ impl<B: Backend> Backend for Faulty<B> {
     async fn acquire(&self, request: &Request) -> Result<Acquired<Self::Lease>> {
         let _acquiring = Acquiring::new(&self.faults);
         let fault = self.faults.called(Call::Acquire, request.owner());
-        let answer = self
-            .faults
-            .pass(fault, self.ask(request), |answer| self.bury(answer));
+        let answer = self.faults.pass(fault, self.ask(request), |answer| self.bury(answer));
         Ok(match answer.await? {
             Acquired::Refused(holder) => Acquired::Refused(holder),
             Acquired::Granted(inner) => {
                 let (owner, faults) = (request.owner(), self.faults.clone());
-                Acquired::Granted(FaultyLease {
-                    inner,
-                    owner,
-                    faults,
-                })
+                Acquired::Granted(FaultyLease { inner, owner, faults })
             }
         })
     }
 
     async fn give_back(&self, name: &LockName, owner: OwnerId) -> Result<()> {
         let fault = self.faults.called(Call::GiveBack, owner);
-        self.faults
-            .pass(fault, self.inner.give_back(name, owner), drop)
-            .await
+        self.faults.pass(fault, self.inner.give_back(name, owner), drop).await
     }
 }
 

@@ -36,11 +36,7 @@ pub(crate) struct Site<H: Harness> {
 impl<H: Harness> Site<H> {
     pub(crate) async fn new(harness: H) -> Result<Self> {
         let (instance, can) = (harness.fresh().await?, harness.capabilities());
-        Ok(Self {
-            harness,
-            instance,
-            can,
-        })
+        Ok(Self { harness, instance, can })
     }
 
     pub(crate) fn can(&self) -> &Capabilities {
@@ -77,18 +73,14 @@ impl<H: Harness> Site<H> {
 
     /// A process of its own.
     pub(crate) async fn child(&self) -> Result<Child, Failure> {
-        let url = self
-            .instance
-            .url()
-            .ok_or_else(|| Failure::new("a store for processes needs a URL"))?;
+        let url =
+            self.instance.url().ok_or_else(|| Failure::new("a store for processes needs a URL"))?;
         Child::open(&self.harness.name(), &url).await
     }
 
     /// Cuts the store off.
     pub(crate) fn sever(&self) -> Result<Severed, Failure> {
-        self.instance
-            .sever()
-            .ok_or_else(|| Failure::new("a store that can be severed has to be"))
+        self.instance.sever().ok_or_else(|| Failure::new("a store that can be severed has to be"))
     }
 }
 

@@ -19,10 +19,7 @@ use super::super::{
 };
 use crate::{ErrorKind, LeaseState, Locker};
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "blocking an executor is what is tried here"
-)]
+#[expect(clippy::disallowed_methods, reason = "blocking an executor is what is tried here")]
 fn block(length: Duration) {
     std::thread::sleep(length);
 }
@@ -46,20 +43,11 @@ pub(super) async fn a_blocked_executor_reads_lost_at_the_first_look<H: Harness>(
     let (locker, ttl) = (site.locker().await?, site.short_ttl());
     let guard = locker.acquire(job()?).ttl(ttl).await?;
     block_the_executor(ttl.get() * 2);
-    check!(
-        guard.state() == LeaseState::Lost,
-        "the first look reads {:?}",
-        guard.state()
-    );
+    check!(guard.state() == LeaseState::Lost, "the first look reads {:?}", guard.state());
     check!(guard.valid_until().is_none(), "lost, and yet valid");
     soon("lost", guard.lost()).await?;
     let answer = guard.release().await;
-    check!(
-        answer
-            .as_ref()
-            .is_err_and(|error| error.kind() == ErrorKind::Lost),
-        "{answer:?}"
-    );
+    check!(answer.as_ref().is_err_and(|error| error.kind() == ErrorKind::Lost), "{answer:?}");
     Ok(())
 }
 
@@ -74,12 +62,7 @@ pub(super) async fn run_never_polls_its_work_after_a_block<H: Harness>(site: Sit
         Poll::<()>::Pending
     });
     let answer = soon("the end", guard.run(work)).await?;
-    check!(
-        answer
-            .as_ref()
-            .is_err_and(|error| error.kind() == ErrorKind::Lost),
-        "{answer:?}"
-    );
+    check!(answer.as_ref().is_err_and(|error| error.kind() == ErrorKind::Lost), "{answer:?}");
     let polls = polls.load(Ordering::SeqCst);
     check!(polls == 1, "the work was polled {polls} times");
     Ok(())
@@ -101,9 +84,6 @@ pub(super) async fn nobody_enters_before_a_blocked_holder_is_lost<H: Harness>(
     });
     block_the_executor(ttl.get() * 2);
     let seen = soon("the next", next).await???;
-    check!(
-        seen == LeaseState::Lost,
-        "the next entered when the holder read {seen:?}"
-    );
+    check!(seen == LeaseState::Lost, "the next entered when the holder read {seen:?}");
     Ok(())
 }

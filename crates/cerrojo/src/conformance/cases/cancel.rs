@@ -73,11 +73,8 @@ pub(super) async fn acquire_of_a_free_lock_may_be_dropped_at_any_poll<H: Harness
 pub(super) async fn acquire_of_a_held_lock_may_be_dropped_at_any_poll<H: Harness>(
     site: Site<H>,
 ) -> Verdict {
-    let (holder, locker, other) = (
-        site.locker().await?,
-        site.locker().await?,
-        site.locker().await?,
-    );
+    let (holder, locker, other) =
+        (site.locker().await?, site.locker().await?, site.locker().await?);
     let ttl = site.long_ttl();
     for polls in numbers_of_polls() {
         let guard = holder.acquire(job()?).ttl(ttl).wait(PATIENCE).await?;
@@ -152,9 +149,7 @@ pub(super) async fn a_release_of_the_store_may_be_dropped_at_any_poll<H: Harness
         let mut next_lease = granted(&backend, &next).await?;
         clock::sleep(std::time::Duration::from_millis(1)).await;
         let holder = backend.holder(&job()?).await?;
-        let is_next = holder
-            .as_ref()
-            .is_some_and(|holder| holder.owner == next.owner().short());
+        let is_next = holder.as_ref().is_some_and(|holder| holder.owner == next.owner().short());
         check!(is_next, "a dropped release took effect later: {holder:?}");
         next_lease.release().await?;
         if completed {

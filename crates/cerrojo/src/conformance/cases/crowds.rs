@@ -27,10 +27,7 @@ fn descriptors() -> Option<usize> {
 /// Few more than `before`.
 fn few_more<H: Harness>(site: &Site<H>, before: Option<usize>) -> Verdict {
     let (now, more) = (descriptors(), site.can().descriptors_max);
-    check!(
-        now <= before.map(|before| before + more),
-        "{before:?} descriptors became {now:?}"
-    );
+    check!(now <= before.map(|before| before + more), "{before:?} descriptors became {now:?}");
     Ok(())
 }
 
@@ -41,12 +38,7 @@ async fn hold_all<B: Backend>(
     let mut tasks = JoinSet::new();
     for number in 0..CROWD {
         let locker = locker.clone();
-        tasks.spawn(async move {
-            locker
-                .acquire(format!("job/{number}"))
-                .wait(CROWD_LIMIT)
-                .await
-        });
+        tasks.spawn(async move { locker.acquire(format!("job/{number}")).wait(CROWD_LIMIT).await });
     }
     let mut guards = Vec::new();
     while let Some(guard) = tasks.join_next().await {
@@ -81,10 +73,7 @@ pub(super) async fn a_thousand_held_locks_use_few_descriptors<H: Harness>(
     let guards = hold_all(&locker).await?;
     few_more(&site, before)?;
     check!(guards.len() == CROWD, "{} are held", guards.len());
-    let held = guards
-        .iter()
-        .filter(|guard| guard.state() == LeaseState::Held)
-        .count();
+    let held = guards.iter().filter(|guard| guard.state() == LeaseState::Held).count();
     check!(held == CROWD, "{held} read held");
     release_all::<H>(guards).await?;
     first.release().await?;
@@ -101,30 +90,16 @@ pub(super) async fn a_thousand_waiters_on_one_name_all_enter<H: Harness>(site: S
     let mut tasks = JoinSet::new();
     for _ in 0..CROWD {
         let locker = locker.clone();
-        tasks.spawn(async move {
-            locker
-                .acquire(job()?)
-                .wait(CROWD_LIMIT)
-                .await?
-                .release()
-                .await
-        });
+        tasks.spawn(async move { locker.acquire(job()?).wait(CROWD_LIMIT).await?.release().await });
     }
-    eventually("the first waiter asks", || {
-        faults.count(Call::Acquire) > asked
-    })
-    .await?;
+    eventually("the first waiter asks", || faults.count(Call::Acquire) > asked).await?;
     clock::sleep(Duration::from_millis(300)).await;
     few_more(&site, before)?;
     guard.release().await?;
     while let Some(done) = tasks.join_next().await {
         done??;
     }
-    check!(
-        faults.grants().len() == CROWD + 1,
-        "{} grants",
-        faults.grants().len()
-    );
+    check!(faults.grants().len() == CROWD + 1, "{} grants", faults.grants().len());
     nothing_is_left(&site).await
 }
 

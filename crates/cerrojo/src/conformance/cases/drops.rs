@@ -32,10 +32,7 @@ pub(super) async fn a_guard_dropped_in_a_task_frees<H: Harness>(site: Site<H>) -
 }
 
 pub(super) async fn a_guard_dropped_without_a_runtime_frees<H: Harness>(site: Site<H>) -> Verdict {
-    dropped_by(site, |guard| {
-        drop(std::thread::spawn(move || drop(guard)).join())
-    })
-    .await
+    dropped_by(site, |guard| drop(std::thread::spawn(move || drop(guard)).join())).await
 }
 
 pub(super) async fn a_guard_dropped_in_a_panic_frees<H: Harness>(site: Site<H>) -> Verdict {
@@ -63,9 +60,7 @@ pub(super) async fn a_guard_outlives_its_runtime<H: Harness>(site: Site<H>) -> V
     drop(std::thread::spawn(move || drop(dropped)).join());
     let answer = soon("an answer", released.release()).await?;
     let kinds = [ErrorKind::Indeterminate, ErrorKind::Lost];
-    let honest = answer
-        .as_ref()
-        .is_err_and(|error| kinds.contains(&error.kind()));
+    let honest = answer.as_ref().is_err_and(|error| kinds.contains(&error.kind()));
     check!(honest, "a release without a runtime said {answer:?}");
     let locker = site.locker().await?;
     let (next, _) = enter(&locker, &job()?, site.long_ttl()).await?;
@@ -77,11 +72,7 @@ pub(super) async fn a_guard_outlives_its_runtime<H: Harness>(site: Site<H>) -> V
     soon("lost", kept.lost()).await?;
     next.release().await?;
     for name in ["released", "dropped"] {
-        enter(&locker, &name.parse()?, site.long_ttl())
-            .await?
-            .0
-            .release()
-            .await?;
+        enter(&locker, &name.parse()?, site.long_ttl()).await?.0.release().await?;
     }
     Ok(())
 }
@@ -90,10 +81,7 @@ pub(super) async fn acquire_without_a_runtime_is_refused<H: Harness>(site: Site<
     let locker = site.locker().await?;
     let answer = std::thread::spawn(move || {
         let mut acquire = locker.acquire("job").into_future();
-        match acquire
-            .as_mut()
-            .poll(&mut Context::from_waker(Waker::noop()))
-        {
+        match acquire.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(answer) => answer.map(drop).map_err(|error| error.kind()),
             Poll::Pending => Ok(()),
         }
@@ -107,18 +95,12 @@ pub(super) async fn closing_waits_for_releases_and_ends_waiters<H: Harness>(
     site: Site<H>,
 ) -> Verdict {
     let (locker, ttl) = (site.locker().await?, site.long_ttl());
-    let guards = [
-        locker.acquire(job()?).ttl(ttl).await?,
-        locker.acquire("other").ttl(ttl).await?,
-    ];
+    let guards = [locker.acquire(job()?).ttl(ttl).await?, locker.acquire("other").ttl(ttl).await?];
     let waiting = locker.clone();
     let waiter = tokio::spawn(async move { waiting.acquire("job").await });
     let closing = locker.clone();
-    let closing = tokio::spawn(async move {
-        closing
-            .close(Deadline::after(Duration::from_secs(60)))
-            .await
-    });
+    let closing =
+        tokio::spawn(async move { closing.close(Deadline::after(Duration::from_secs(60))).await });
     let answer = soon("the waiter's end", waiter).await??;
     check!(answer.is_err(), "a waiter entered a closed locker");
     clock::sleep(Duration::from_millis(50)).await;
@@ -140,19 +122,10 @@ pub(super) async fn closing_ends_at_its_deadline<H: Harness>(site: Site<H>) -> V
     let guard = locker.acquire(job()?).ttl(site.long_ttl()).await?;
     let deadline = Deadline::after(Duration::from_millis(100));
     let answer = soon("the end of closing", locker.close(deadline)).await?;
-    let unknown = answer
-        .as_ref()
-        .is_err_and(|error| error.kind() == ErrorKind::Indeterminate);
+    let unknown = answer.as_ref().is_err_and(|error| error.kind() == ErrorKind::Indeterminate);
     check!(unknown && deadline.has_passed(), "closing said {answer:?}");
-    check!(
-        guard.state() == LeaseState::Held,
-        "closing took a lock away"
-    );
+    check!(guard.state() == LeaseState::Held, "closing took a lock away");
     guard.release().await?;
-    soon(
-        "the end of closing",
-        locker.close(Deadline::after(Duration::from_secs(60))),
-    )
-    .await??;
+    soon("the end of closing", locker.close(Deadline::after(Duration::from_secs(60)))).await??;
     Ok(())
 }

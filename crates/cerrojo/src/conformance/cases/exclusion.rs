@@ -64,10 +64,7 @@ pub(super) async fn a_counter_of_8_tasks_loses_no_update<H: Harness>(site: Site<
     std::fs::write(&file, "0")?;
     finish(start_8_tasks(&site, &file).await?).await?;
     let (number, expected) = (number_in(&file)?, 8 * ROUNDS);
-    check!(
-        number == expected,
-        "{number} of {expected} updates are there"
-    );
+    check!(number == expected, "{number} of {expected} updates are there");
     Ok(())
 }
 
@@ -89,10 +86,7 @@ pub(super) async fn a_counter_of_8_tasks_and_4_processes_loses_no_update<H: Harn
         child.counted().await?;
     }
     let (number, expected) = (number_in(&file)?, 12 * ROUNDS);
-    check!(
-        number == expected,
-        "{number} of {expected} updates are there"
-    );
+    check!(number == expected, "{number} of {expected} updates are there");
     Ok(())
 }
 
@@ -106,17 +100,10 @@ pub(super) async fn one_of_16_tries_is_granted<H: Harness>(site: Site<H>) -> Ver
     while let Some(answer) = soon("an answer", tries.join_next()).await? {
         match answer? {
             Ok(guard) => guards.push(guard),
-            Err(error) => check!(
-                error.kind() == ErrorKind::Contended,
-                "a try failed: {error}"
-            ),
+            Err(error) => check!(error.kind() == ErrorKind::Contended, "a try failed: {error}"),
         }
     }
-    check!(
-        guards.len() == 1,
-        "{} of 16 tries were granted",
-        guards.len()
-    );
+    check!(guards.len() == 1, "{} of 16 tries were granted", guards.len());
     drop(guards);
     let next = lockers.first().ok_or_else(|| Failure::new("no locker"))?;
     next.acquire(job()?).wait(PATIENCE).await?.release().await?;

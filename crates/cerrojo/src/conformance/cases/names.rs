@@ -112,61 +112,33 @@ pub(super) async fn hostile_names_are_locked_one_to_one<H: Harness>(site: Site<H
     let names = hostile_names();
     let mut guards = Vec::new();
     for name in &names {
-        guards.push(
-            first
-                .try_acquire(name.as_str())
-                .ttl(site.long_ttl())
-                .await?,
-        );
+        guards.push(first.try_acquire(name.as_str()).ttl(site.long_ttl()).await?);
     }
     for name in &names {
         let answer = second.try_acquire(name.as_str()).await;
-        let contended = answer
-            .as_ref()
-            .is_err_and(|error| error.kind() == ErrorKind::Contended);
+        let contended = answer.as_ref().is_err_and(|error| error.kind() == ErrorKind::Contended);
         check!(contended, "{name:?} is held, and was answered {answer:?}");
     }
     let listed = second.list(None, names.len() + 1).await?;
     let listed: Vec<&str> = listed.iter().map(|holder| holder.name.as_str()).collect();
-    let sorted: Vec<&str> = names
-        .iter()
-        .map(String::as_str)
-        .collect::<BTreeSet<_>>()
-        .into_iter()
-        .collect();
+    let sorted: Vec<&str> =
+        names.iter().map(String::as_str).collect::<BTreeSet<_>>().into_iter().collect();
     check!(listed == sorted, "listed {listed:?}");
     for guard in guards {
         guard.release().await?;
     }
-    check!(
-        second.list(None, 1).await?.is_empty(),
-        "something is still held"
-    );
+    check!(second.list(None, 1).await?.is_empty(), "something is still held");
     Ok(())
 }
 
 pub(super) async fn a_bad_name_is_refused_before_any_call<H: Harness>(site: Site<H>) -> Verdict {
     let (locker, faults) = site.faulty().await?;
     let too_long = "x".repeat(LockName::MAX_BYTES + 1);
-    for name in [
-        "",
-        "two\nlines",
-        "nul\0",
-        "\u{1b}[2J",
-        "tab\t",
-        "\u{7f}",
-        "\u{85}",
-        &too_long,
-    ] {
+    for name in ["", "two\nlines", "nul\0", "\u{1b}[2J", "tab\t", "\u{7f}", "\u{85}", &too_long] {
         let answer = locker.acquire(name).await;
-        let invalid = answer
-            .as_ref()
-            .is_err_and(|error| error.kind() == ErrorKind::Invalid);
+        let invalid = answer.as_ref().is_err_and(|error| error.kind() == ErrorKind::Invalid);
         check!(invalid, "{name:?} was answered {answer:?}");
     }
-    check!(
-        faults.count(Call::Acquire) == 0,
-        "the store was asked for a bad name"
-    );
+    check!(faults.count(Call::Acquire) == 0, "the store was asked for a bad name");
     Ok(())
 }

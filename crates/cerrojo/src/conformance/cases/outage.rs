@@ -13,9 +13,7 @@ pub(super) async fn a_severed_store_is_lost_on_time<H: Harness>(site: Site<H>) -
     let (holder, other) = (site.locker().await?, site.locker().await?);
     let guard = holder.acquire(job()?).ttl(site.short_ttl()).await?;
     let severed = site.sever()?;
-    let until = guard
-        .valid_until()
-        .ok_or_else(|| Failure::new("lost at once"))?;
+    let until = guard.valid_until().ok_or_else(|| Failure::new("lost at once"))?;
     soon("lost", guard.lost()).await?;
     check!(Instant::now() >= until, "lost before the validity ended");
     let late = Instant::now().since(until);
@@ -26,11 +24,7 @@ pub(super) async fn a_severed_store_is_lost_on_time<H: Harness>(site: Site<H>) -
     drop(severed);
     let (next, entered) = enter(&other, &job()?, site.long_ttl()).await?;
     check!(entered >= until, "entered before the validity ended");
-    check!(
-        guard.state() == LeaseState::Lost,
-        "the holder reads {:?}",
-        guard.state()
-    );
+    check!(guard.state() == LeaseState::Lost, "the holder reads {:?}", guard.state());
     drop(guard);
     next.release().await?;
     Ok(())
@@ -44,15 +38,9 @@ pub(super) async fn a_short_outage_is_ridden_out<H: Harness>(site: Site<H>) -> V
     clock::sleep(ttl / 2).await;
     drop(severed);
     let renewals = guard.renewals();
-    eventually("a renewal", || {
-        guard.renewals() > renewals || guard.state() == LeaseState::Lost
-    })
-    .await?;
-    check!(
-        guard.state() == LeaseState::Held,
-        "the state is {:?}",
-        guard.state()
-    );
+    eventually("a renewal", || guard.renewals() > renewals || guard.state() == LeaseState::Lost)
+        .await?;
+    check!(guard.state() == LeaseState::Held, "the state is {:?}", guard.state());
     guard.release().await?;
     Ok(())
 }
@@ -63,34 +51,15 @@ pub(super) async fn acquire_ends_at_its_deadline_while_severed<H: Harness>(
     let locker = site.locker().await?;
     let severed = site.sever()?;
     let deadline = Deadline::after(Duration::from_millis(300));
-    let answer = soon(
-        "the end",
-        locker.acquire(job()?).wait(deadline).into_future(),
-    )
-    .await?;
+    let answer = soon("the end", locker.acquire(job()?).wait(deadline).into_future()).await?;
     let over = Instant::now().since(deadline.instant());
     let kind = answer.as_ref().err().map(crate::Error::kind);
-    let expected = [
-        ErrorKind::Unavailable,
-        ErrorKind::Indeterminate,
-        ErrorKind::Contended,
-    ];
-    check!(
-        kind.is_some_and(|kind| expected.contains(&kind)),
-        "{answer:?}"
-    );
+    let expected = [ErrorKind::Unavailable, ErrorKind::Indeterminate, ErrorKind::Contended];
+    check!(kind.is_some_and(|kind| expected.contains(&kind)), "{answer:?}");
     // One call to acquire, one to give back what it may have got.
-    check!(
-        over < CALL_LIMIT * 2 + Duration::from_secs(3),
-        "ended {over:?} after the deadline"
-    );
+    check!(over < CALL_LIMIT * 2 + Duration::from_secs(3), "ended {over:?} after the deadline");
     drop(severed);
-    locker
-        .acquire(job()?)
-        .wait(PATIENCE)
-        .await?
-        .release()
-        .await?;
+    locker.acquire(job()?).wait(PATIENCE).await?.release().await?;
     Ok(())
 }
 
@@ -102,10 +71,7 @@ pub(super) async fn acquire_rides_out_an_outage_within_its_deadline<H: Harness>(
     let ttl = site.long_ttl();
     let waiter = tokio::spawn(async move { enter(&locker, &job()?, ttl).await });
     clock::sleep(Duration::from_millis(500)).await;
-    check!(
-        !waiter.is_finished(),
-        "answered by a store that answers nobody"
-    );
+    check!(!waiter.is_finished(), "answered by a store that answers nobody");
     drop(severed);
     let (guard, _) = soon("the waiter", waiter).await???;
     guard.release().await?;

@@ -19,16 +19,12 @@ pub(super) fn token_of<L: Lease>(lease: &L) -> Option<u64> {
 
 /// Whether the store said that the lease is not this owner's any more.
 fn says_lost(answer: &Result<()>) -> bool {
-    answer
-        .as_ref()
-        .is_err_and(|error| error.kind() == ErrorKind::Lost)
+    answer.as_ref().is_err_and(|error| error.kind() == ErrorKind::Lost)
 }
 
 async fn is_held_by<B: Backend>(backend: &B, owner: OwnerId) -> Verdict {
     let holder = backend.holder(&job()?).await?;
-    let is_owner = holder
-        .as_ref()
-        .is_some_and(|holder| holder.owner == owner.short());
+    let is_owner = holder.as_ref().is_some_and(|holder| holder.owner == owner.short());
     check!(is_owner, "the holder is {holder:?}, not {owner:?}");
     Ok(())
 }
@@ -39,20 +35,11 @@ pub(super) async fn acquire_is_idempotent_for_one_owner<H: Harness>(site: Site<H
     let first = granted(&backend, &request).await?;
     let mut second = granted(&backend, &request).await?;
     let tokens = [token_of(&first), token_of(&second)];
-    check!(
-        tokens[0] == tokens[1],
-        "one owner has the tokens {tokens:?}"
-    );
-    check!(
-        second.counted_from() >= first.counted_from(),
-        "the second answer counts from before"
-    );
+    check!(tokens[0] == tokens[1], "one owner has the tokens {tokens:?}");
+    check!(second.counted_from() >= first.counted_from(), "the second answer counts from before");
     is_held_by(&backend, request.owner()).await?;
     second.release().await?;
-    check!(
-        backend.holder(&job()?).await?.is_none(),
-        "held after the release"
-    );
+    check!(backend.holder(&job()?).await?.is_none(), "held after the release");
     Ok(())
 }
 
@@ -61,29 +48,13 @@ pub(super) async fn a_lost_reply_of_acquire_finds_the_same_grant<H: Harness>(
 ) -> Verdict {
     let (locker, faults) = site.faulty().await?;
     faults.plan(Call::Acquire, Fault::LosesReply, 2);
-    let guard = locker
-        .acquire(job()?)
-        .ttl(site.long_ttl())
-        .wait(PATIENCE)
-        .await?;
-    let grants: HashSet<_> = faults
-        .grants()
-        .iter()
-        .map(|grant| (grant.owner, grant.token))
-        .collect();
-    check!(
-        faults.grants().len() == 3,
-        "{} answers",
-        faults.grants().len()
-    );
+    let guard = locker.acquire(job()?).ttl(site.long_ttl()).wait(PATIENCE).await?;
+    let grants: HashSet<_> =
+        faults.grants().iter().map(|grant| (grant.owner, grant.token)).collect();
+    check!(faults.grants().len() == 3, "{} answers", faults.grants().len());
     check!(grants.len() == 1, "different grants: {:?}", faults.grants());
     guard.release().await?;
-    site.locker()
-        .await?
-        .try_acquire(job()?)
-        .await?
-        .release()
-        .await?;
+    site.locker().await?.try_acquire(job()?).await?.release().await?;
     Ok(())
 }
 
@@ -98,11 +69,7 @@ pub(super) async fn a_retry_near_the_end_does_not_outlive_the_store<H: Harness>(
     let second = granted(&backend, &request).await?;
     let end = second.counted_from() + second.ttl().get();
     let (next, entered) = enter(&site.locker().await?, &job()?, site.long_ttl()).await?;
-    check!(
-        entered >= end,
-        "entered {:?} before the retried grant ended",
-        end.since(entered)
-    );
+    check!(entered >= end, "entered {:?} before the retried grant ended", end.since(entered));
     next.release().await?;
     Ok(())
 }
@@ -116,12 +83,7 @@ pub(super) async fn a_retry_after_the_end_is_a_new_grant<H: Harness>(site: Site<
     next.release().await?;
     let mut second = granted(&backend, &request).await?;
     let tokens = (token_of(&first), token_of(&second));
-    check!(
-        tokens.0 < tokens.1,
-        "before the end {:?}, after it {:?}",
-        tokens.0,
-        tokens.1
-    );
+    check!(tokens.0 < tokens.1, "before the end {:?}, after it {:?}", tokens.0, tokens.1);
     second.release().await?;
     Ok(())
 }
@@ -138,12 +100,7 @@ pub(super) async fn an_owner_that_was_released_never_asks_again<H: Harness>(
         let guard = locker.acquire(job()?).wait(PATIENCE).await?;
         faults.plan(Call::Release, fault, 1);
         drop(guard.release().await);
-        locker
-            .acquire(job()?)
-            .wait(PATIENCE)
-            .await?
-            .release()
-            .await?;
+        locker.acquire(job()?).wait(PATIENCE).await?.release().await?;
     }
     let mut released = HashSet::new();
     for (call, owner) in faults.calls() {
@@ -151,18 +108,11 @@ pub(super) async fn an_owner_that_was_released_never_asks_again<H: Harness>(
             Call::GiveBack | Call::Release => {
                 released.insert(owner);
             }
-            Call::Acquire => check!(
-                !released.contains(&owner),
-                "{owner:?} asks after its release"
-            ),
+            Call::Acquire => check!(!released.contains(&owner), "{owner:?} asks after its release"),
             Call::Renew => {}
         }
     }
-    check!(
-        released.len() >= 6,
-        "only {} owners were released",
-        released.len()
-    );
+    check!(released.len() >= 6, "only {} owners were released", released.len());
     Ok(())
 }
 
@@ -201,16 +151,10 @@ pub(super) async fn renew_never_recreates_what_has_ended<H: Harness>(site: Site<
     next.release().await?;
     let answer = ended.renew().await;
     check!(says_lost(&answer), "renewed what has ended: {answer:?}");
-    check!(
-        backend.holder(&job()?).await?.is_none(),
-        "a renewal made a holder"
-    );
+    check!(backend.holder(&job()?).await?.is_none(), "a renewal made a holder");
     let answer = next.renew().await;
     check!(says_lost(&answer), "renewed what was released: {answer:?}");
-    check!(
-        backend.holder(&job()?).await?.is_none(),
-        "a renewal made a holder"
-    );
+    check!(backend.holder(&job()?).await?.is_none(), "a renewal made a holder");
     Ok(())
 }
 
@@ -234,11 +178,7 @@ pub(super) async fn renew_sets_the_ttl_anew<H: Harness>(site: Site<H>) -> Verdic
     check!(lease.counted_from() > first, "the renewal does not count");
     let end = lease.counted_from() + lease.ttl().get();
     let (next, entered) = enter(&site.locker().await?, &job()?, site.long_ttl()).await?;
-    check!(
-        entered >= end,
-        "entered {:?} before the renewed TTL ended",
-        end.since(entered)
-    );
+    check!(entered >= end, "entered {:?} before the renewed TTL ended", end.since(entered));
     next.release().await?;
     Ok(())
 }
@@ -249,13 +189,8 @@ pub(super) async fn release_never_frees_anothers_lease<H: Harness>(site: Site<H>
     let answer = ended.release().await;
     check!(says_lost(&answer), "released what has ended: {answer:?}");
     is_held_by(&backend, owner).await?;
-    let refused = backend
-        .acquire(&Request::new(job()?, site.long_ttl()))
-        .await?;
-    check!(
-        matches!(refused, Acquired::Refused(_)),
-        "another's lease was freed"
-    );
+    let refused = backend.acquire(&Request::new(job()?, site.long_ttl())).await?;
+    check!(matches!(refused, Acquired::Refused(_)), "another's lease was freed");
     next.release().await?;
     Ok(())
 }

@@ -15,16 +15,10 @@ pub(super) async fn a_process_enters_after_anothers_release<H: Harness>(site: Si
     child.start_acquiring(site.long_ttl(), "process")?;
     clock::sleep(Duration::from_millis(200)).await;
     guard.release().await?;
-    check!(
-        child.acquired().await?.state == "held",
-        "the process did not get in"
-    );
+    check!(child.acquired().await?.state == "held", "the process did not get in");
     let holder = locker.holder(&job()?).await?;
     let pid = holder.as_ref().and_then(|holder| holder.identity.pid);
-    check!(
-        pid.is_none_or(|pid| pid == child.pid()),
-        "the holder is {holder:?}"
-    );
+    check!(pid.is_none_or(|pid| pid == child.pid()), "the holder is {holder:?}");
     let refused = locker.try_acquire(job()?).await;
     check!(
         refused.is_err_and(|error| error.kind() == ErrorKind::Contended),
@@ -33,10 +27,7 @@ pub(super) async fn a_process_enters_after_anothers_release<H: Harness>(site: Si
     let waiter = tokio::spawn(async move { enter(&locker, &job()?, crate::Ttl::default()).await });
     clock::sleep(Duration::from_millis(200)).await;
     let released = child.release().await?;
-    check!(
-        released == "released",
-        "the process's release said {released}"
-    );
+    check!(released == "released", "the process's release said {released}");
     let (guard, _) = soon("the waiter", waiter).await???;
     guard.release().await?;
     Ok(())
@@ -73,11 +64,7 @@ pub(super) async fn a_killed_holder_bound_to_nothing_keeps_its_ttl<H: Harness>(
     let until = child.acquire(ttl, "nothing").await?.valid_until;
     child.kill()?;
     let (guard, entered) = enter(&site.locker().await?, &job()?, site.long_ttl()).await?;
-    check!(
-        entered >= until,
-        "entered {:?} before the validity ended",
-        until.since(entered)
-    );
+    check!(entered >= until, "entered {:?} before the validity ended", until.since(entered));
     guard.release().await?;
     Ok(())
 }
@@ -106,11 +93,7 @@ pub(super) async fn a_frozen_holder_is_taken_over_and_reads_lost<H: Harness>(
     let until = child.told().await?.valid_until;
     child.freeze()?;
     let (guard, entered) = enter(&locker, &job()?, site.long_ttl()).await?;
-    check!(
-        entered >= until,
-        "entered {:?} before the validity ended",
-        until.since(entered)
-    );
+    check!(entered >= until, "entered {:?} before the validity ended", until.since(entered));
     child.thaw()?;
     let told = child.told().await?;
     check!(told.state == "lost", "thawed, and reads {}", told.state);
@@ -122,10 +105,7 @@ pub(super) async fn a_frozen_holder_is_taken_over_and_reads_lost<H: Harness>(
         told.polled_at.since(entered)
     );
     let refused = locker.acquire(job()?).wait(Wait::No).await;
-    check!(
-        refused.is_err(),
-        "the thawed holder freed the next one's lock"
-    );
+    check!(refused.is_err(), "the thawed holder freed the next one's lock");
     guard.release().await?;
     Ok(())
 }

@@ -11,10 +11,7 @@ use crate::{
 };
 
 fn holder_of(error: &Error) -> Result<HolderInfo, Failure> {
-    error
-        .holder()
-        .cloned()
-        .ok_or_else(|| Failure::new(format!("{error} names no holder")))
+    error.holder().cloned().ok_or_else(|| Failure::new(format!("{error} names no holder")))
 }
 
 async fn refused<B: Backend>(locker: &Locker<B>) -> Result<HolderInfo, Failure> {
@@ -27,23 +24,15 @@ async fn refused<B: Backend>(locker: &Locker<B>) -> Result<HolderInfo, Failure> 
 pub(super) async fn a_refused_try_says_who_holds_it<H: Harness>(site: Site<H>) -> Verdict {
     let mut options = Options::default();
     options.identity.label = Some("first".to_owned());
-    let (host, first) = (
-        options.identity.host.clone(),
-        Locker::with_options(site.backend().await?, options),
-    );
+    let (host, first) =
+        (options.identity.host.clone(), Locker::with_options(site.backend().await?, options));
     let guard = first.acquire(job()?).await?;
     let holder = refused(&site.locker().await?).await?;
     check!(holder.name == job()?, "{holder:?}");
-    let expected = Identity {
-        host,
-        pid: Some(std::process::id()),
-        label: Some("first".to_owned()),
-    };
+    let expected =
+        Identity { host, pid: Some(std::process::id()), label: Some("first".to_owned()) };
     check!(holder.identity == expected, "{holder:?}");
-    check!(
-        holder.ends_in.is_none_or(|ends_in| !ends_in.is_zero()),
-        "{holder:?}"
-    );
+    check!(holder.ends_in.is_none_or(|ends_in| !ends_in.is_zero()), "{holder:?}");
     check!(!holder.broken, "{holder:?}");
     guard.release().await?;
     Ok(())
@@ -57,45 +46,23 @@ pub(super) async fn a_refused_try_shows_the_token_of_the_grant<H: Harness>(
     let second = site.locker().await?;
     let shown = [
         refused(&second).await?.token,
-        second
-            .holder(&job()?)
-            .await?
-            .and_then(|holder| holder.token),
+        second.holder(&job()?).await?.and_then(|holder| holder.token),
     ];
     check!(faults.last_token().is_some(), "the grant has no token");
-    check!(
-        shown == [faults.last_token(); 2],
-        "granted {:?}, shown {shown:?}",
-        faults.last_token()
-    );
+    check!(shown == [faults.last_token(); 2], "granted {:?}, shown {shown:?}", faults.last_token());
     guard.release().await?;
     Ok(())
 }
 
 pub(super) async fn nobody_holds_what_is_free<H: Harness>(site: Site<H>) -> Verdict {
     let locker = site.locker().await?;
-    check!(
-        locker.holder(&job()?).await?.is_none(),
-        "an empty store names a holder"
-    );
+    check!(locker.holder(&job()?).await?.is_none(), "an empty store names a holder");
     let guard = locker.acquire(job()?).await?;
-    check!(
-        locker.holder(&job()?).await?.is_some(),
-        "a held lock has no holder"
-    );
-    check!(
-        locker.holder(&"other".parse()?).await?.is_none(),
-        "another name has a holder"
-    );
+    check!(locker.holder(&job()?).await?.is_some(), "a held lock has no holder");
+    check!(locker.holder(&"other".parse()?).await?.is_none(), "another name has a holder");
     guard.release().await?;
-    check!(
-        locker.holder(&job()?).await?.is_none(),
-        "a released lock has a holder"
-    );
-    check!(
-        locker.list(None, 10).await?.is_empty(),
-        "a released lock is listed"
-    );
+    check!(locker.holder(&job()?).await?.is_none(), "a released lock has a holder");
+    check!(locker.list(None, 10).await?.is_empty(), "a released lock is listed");
     Ok(())
 }
 
@@ -115,10 +82,7 @@ pub(super) async fn pages_of_the_list_have_no_gap_and_no_repeat<H: Harness>(
         after = Some(last.name.clone());
         seen.extend(page.into_iter().map(|holder| holder.name.to_string()));
     }
-    check!(
-        seen == ["%", "B", "a", "a/b", "c", "d", "é"],
-        "listed {seen:?}"
-    );
+    check!(seen == ["%", "B", "a", "a/b", "c", "d", "é"], "listed {seen:?}");
     Ok(())
 }
 
@@ -126,21 +90,11 @@ pub(super) async fn an_owner_is_never_shown_whole<H: Harness>(site: Site<H>) -> 
     let backend = site.backend().await?;
     let request = Request::new(job()?, site.long_ttl());
     let lease = granted(&backend, &request).await?;
-    let refused = backend
-        .acquire(&Request::new(job()?, site.long_ttl()))
-        .await?;
+    let refused = backend.acquire(&Request::new(job()?, site.long_ttl())).await?;
     check!(matches!(refused, Acquired::Refused(_)), "two hold it");
     let listed = backend.list(None, 10).await?;
     let shown = format!("{refused:?} {listed:?} {lease:?} {backend:?}").to_lowercase();
-    check!(
-        !shown.contains(&request.owner().to_hex()),
-        "the owner is shown whole: {shown}"
-    );
-    check!(
-        listed
-            .iter()
-            .all(|holder| holder.owner == request.owner().short()),
-        "{listed:?}"
-    );
+    check!(!shown.contains(&request.owner().to_hex()), "the owner is shown whole: {shown}");
+    check!(listed.iter().all(|holder| holder.owner == request.owner().short()), "{listed:?}");
     Ok(())
 }

@@ -20,26 +20,16 @@ async fn nobody_enters<B: Backend>(
 ) -> Verdict {
     while Instant::now() < end {
         let answer = locker.try_acquire(job()?).await;
-        let refused = answer
-            .as_ref()
-            .is_err_and(|error| error.kind() == ErrorKind::Contended);
+        let refused = answer.as_ref().is_err_and(|error| error.kind() == ErrorKind::Contended);
         check!(refused, "somebody else was answered {answer:?}");
-        check!(
-            signal.state() != LeaseState::Lost,
-            "lost after {} renewals",
-            signal.renewals()
-        );
+        check!(signal.state() != LeaseState::Lost, "lost after {} renewals", signal.renewals());
         clock::sleep(Duration::from_millis(100)).await;
     }
     Ok(())
 }
 
 async fn release<T: Token>(guard: Guard<T>) -> Verdict {
-    check!(
-        guard.state() == LeaseState::Held,
-        "the state is {:?}",
-        guard.state()
-    );
+    check!(guard.state() == LeaseState::Held, "the state is {:?}", guard.state());
     Ok(guard.release().await?)
 }
 
@@ -85,33 +75,14 @@ pub(super) async fn a_lease_at_risk_is_seen_and_heals<H: Harness>(site: Site<H>)
     let ttl = (site.short_ttl().get() * 4).try_into()?;
     faults.keep(Call::Renew, Fault::Fails);
     let guard = holder.acquire(job()?).ttl(ttl).await?;
-    let until = guard
-        .valid_until()
-        .ok_or_else(|| Failure::new("lost at once"))?;
-    check!(
-        guard.state() == LeaseState::Held,
-        "the state is {:?}",
-        guard.state()
-    );
+    let until = guard.valid_until().ok_or_else(|| Failure::new("lost at once"))?;
+    check!(guard.state() == LeaseState::Held, "the state is {:?}", guard.state());
     eventually("at risk", || guard.state() == LeaseState::AtRisk).await?;
-    check!(
-        guard.valid_until() == Some(until),
-        "a failed renewal moved the validity"
-    );
-    check!(
-        guard.run(async { 7 }).await? == 7,
-        "work is not done at risk"
-    );
+    check!(guard.valid_until() == Some(until), "a failed renewal moved the validity");
+    check!(guard.run(async { 7 }).await? == 7, "work is not done at risk");
     faults.heal();
     eventually("held again", || guard.state() == LeaseState::Held).await?;
-    check!(
-        guard.valid_until() > Some(until),
-        "the renewal did not lengthen the validity"
-    );
-    check!(
-        guard.renewals() == 1,
-        "{} renewals worked",
-        guard.renewals()
-    );
+    check!(guard.valid_until() > Some(until), "the renewal did not lengthen the validity");
+    check!(guard.renewals() == 1, "{} renewals worked", guard.renewals());
     release(guard).await
 }

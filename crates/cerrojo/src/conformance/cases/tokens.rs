@@ -99,9 +99,7 @@ pub(super) async fn tokens_increase_among_tasks<H: Harness>(site: Site<H>) -> Ve
         tasks.spawn(async move {
             for _ in 0..10 {
                 let guard = locker.acquire(job()?).wait(PATIENCE).await?;
-                seen.lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .push(faults.last_token());
+                seen.lock().unwrap_or_else(PoisonError::into_inner).push(faults.last_token());
                 guard.release().await?;
             }
             Ok::<_, Failure>(())

@@ -28,10 +28,7 @@ pub(super) async fn a_waiter_enters_after_the_release<H: Harness>(site: Site<H>)
     let before = Instant::now();
     guard.release().await?;
     let (guard, entered) = soon("the waiter", waiter).await???;
-    check!(
-        entered >= before,
-        "entered before the release was asked for"
-    );
+    check!(entered >= before, "entered before the release was asked for");
     guard.release().await?;
     Ok(())
 }
@@ -43,11 +40,7 @@ pub(super) async fn a_waiter_enters_after_the_ttl_of_a_silent_holder_and_not_bef
     let lease = granted(&backend, &Request::new(job()?, site.short_ttl())).await?;
     let end = lease.counted_from() + lease.ttl().get();
     let (guard, entered) = enter(&site.locker().await?, &job()?, site.long_ttl()).await?;
-    check!(
-        entered >= end,
-        "entered {:?} before the TTL ended",
-        end.since(entered)
-    );
+    check!(entered >= end, "entered {:?} before the TTL ended", end.since(entered));
     guard.release().await?;
     Ok(())
 }
@@ -67,10 +60,7 @@ pub(super) async fn a_deadline_that_has_passed_is_one_try<H: Harness>(site: Site
     let before = faults.count(Call::Acquire);
     for wait in [Wait::No, Wait::Until(passed)] {
         let answer = locker.acquire(job()?).wait(wait).await;
-        check!(
-            kind_of(&answer) == Some(ErrorKind::Contended),
-            "{wait:?}: {answer:?}"
-        );
+        check!(kind_of(&answer) == Some(ErrorKind::Contended), "{wait:?}: {answer:?}");
     }
     let asked = faults.count(Call::Acquire) - before;
     check!(asked <= 2, "asked {asked} times for two tries");
@@ -95,17 +85,9 @@ pub(super) async fn a_deadline_ends_the_wait_and_not_before<H: Harness>(site: Si
         deadline.instant().since(now)
     );
     let over = now.since(deadline.instant());
-    check!(
-        over < Duration::from_secs(3),
-        "ended {over:?} after the deadline"
-    );
+    check!(over < Duration::from_secs(3), "ended {over:?} after the deadline");
     guard.release().await?;
-    second
-        .acquire(job()?)
-        .wait(PATIENCE)
-        .await?
-        .release()
-        .await?;
+    second.acquire(job()?).wait(PATIENCE).await?.release().await?;
     Ok(())
 }
 
@@ -115,10 +97,7 @@ pub(super) async fn a_deadline_ends_the_wait_in_the_line_of_this_process<H: Harn
     let locker = site.locker().await?;
     let guard = locker.acquire(job()?).ttl(site.long_ttl()).await?;
     let deadline = Deadline::after(Duration::from_millis(300));
-    let waits = [
-        locker.acquire(job()?).wait(deadline),
-        locker.acquire(job()?).wait(deadline),
-    ];
+    let waits = [locker.acquire(job()?).wait(deadline), locker.acquire(job()?).wait(deadline)];
     let [one, two] = waits.map(IntoFuture::into_future);
     let (one, two) = soon("both ends", async { tokio::join!(one, two) }).await?;
     for answer in [one, two] {
@@ -140,10 +119,7 @@ pub(super) async fn a_waiter_that_is_dropped_leaves_the_queue<H: Harness>(
     eventually("the waiter asks", || faults.count(Call::Acquire) == 1).await?;
     clock::sleep(Duration::from_millis(50)).await;
     waiter.abort();
-    check!(
-        soon("the end", waiter).await?.is_err(),
-        "the waiter was not dropped"
-    );
+    check!(soon("the end", waiter).await?.is_err(), "the waiter was not dropped");
     guard.release().await?;
     let (guard, _) = enter(&site.locker().await?, &job()?, site.long_ttl()).await?;
     guard.release().await?;
@@ -164,10 +140,7 @@ pub(super) async fn a_waiter_of_3_ttls_gets_a_full_validity<H: Harness>(site: Si
     guard.release().await?;
     let (guard, remaining) = soon("the waiter", waiter).await???;
     // Half of it less the drift, and something for a busy machine.
-    check!(
-        remaining >= ttl.get() * 2 / 5,
-        "{remaining:?} of {ttl:?} are left"
-    );
+    check!(remaining >= ttl.get() * 2 / 5, "{remaining:?} of {ttl:?} are left");
     guard.release().await?;
     Ok(())
 }
@@ -189,10 +162,7 @@ async fn order_of_entry<H: Harness>(
         let (locker, order, ttl) = (locker.clone(), Arc::clone(&order), site.long_ttl());
         tasks.spawn(async move {
             let (guard, _) = enter(&locker, &job()?, ttl).await?;
-            order
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .push(number);
+            order.lock().unwrap_or_else(PoisonError::into_inner).push(number);
             guard.release().await?;
             Ok::<_, Failure>(())
         });
@@ -212,10 +182,7 @@ pub(super) async fn tasks_of_one_process_are_one_waiter_and_served_in_order<H: H
 ) -> Verdict {
     let (order, acquiring_max) = order_of_entry(&site, true).await?;
     check!(order == [0, 1, 2, 3, 4], "entered in the order {order:?}");
-    check!(
-        acquiring_max == 1,
-        "{acquiring_max} waiters of one process stood at the store"
-    );
+    check!(acquiring_max == 1, "{acquiring_max} waiters of one process stood at the store");
     Ok(())
 }
 

@@ -26,19 +26,11 @@ use crate::{BoundTo, Instant, LeaseState, Locker, Ttl, clock};
 
 /// Opens the store and obeys until standard input ends.
 pub(super) fn serve<H: Harness>(harness: &H, url: &str) -> Verdict {
-    let runtime = Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()?;
+    let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let verdict = runtime.block_on(async {
         let (backend, faults) = Faulty::new(harness.open(url).await?);
         let (locker, polled_at) = (Locker::new(backend), Arc::default());
-        let mut puppet = Puppet::<H> {
-            locker,
-            faults,
-            guard: None,
-            polled_at,
-        };
+        let mut puppet = Puppet::<H> { locker, faults, guard: None, polled_at };
         puppet.obey(lines()).await
     });
     // What is held is left to the TTL, as after a crash.
@@ -88,27 +80,15 @@ impl<H: Harness> Puppet<H> {
 
     async fn acquire(&mut self, rest: &str) -> Result<String, Failure> {
         let (ttl, bound) = two(rest)?;
-        let bound = if bound == "nothing" {
-            BoundTo::Nothing
-        } else {
-            BoundTo::ThisProcess
-        };
+        let bound = if bound == "nothing" { BoundTo::Nothing } else { BoundTo::ThisProcess };
         let ttl = Ttl::millis(ttl.parse()?)?;
-        let acquire = self
-            .locker
-            .acquire(job()?)
-            .ttl(ttl)
-            .wait(PATIENCE)
-            .bound_to(bound);
+        let acquire = self.locker.acquire(job()?).ttl(ttl).wait(PATIENCE).bound_to(bound);
         self.guard = Some(Arc::new(acquire.await?));
         Ok("acquired".to_owned())
     }
 
     fn tell(&self) -> String {
-        let state = self
-            .guard
-            .as_ref()
-            .map_or(LeaseState::Released, |guard| guard.state());
+        let state = self.guard.as_ref().map_or(LeaseState::Released, |guard| guard.state());
         let until = self.guard.as_ref().and_then(|guard| guard.valid_until());
         let until = until.map_or(0, Instant::as_nanos);
         let token = self.faults.last_token().unwrap_or(0);
@@ -117,14 +97,8 @@ impl<H: Harness> Puppet<H> {
     }
 
     fn work(&self) -> Result<String, Failure> {
-        let guard = self
-            .guard
-            .clone()
-            .ok_or_else(|| Failure::new("nothing is held"))?;
-        let work = Restless {
-            polled_at: Arc::clone(&self.polled_at),
-            nap: nap(),
-        };
+        let guard = self.guard.clone().ok_or_else(|| Failure::new("nothing is held"))?;
+        let work = Restless { polled_at: Arc::clone(&self.polled_at), nap: nap() };
         tokio::spawn(async move { guard.run(work).await.map(drop) });
         Ok("working".to_owned())
     }
@@ -154,8 +128,7 @@ fn say(line: &str) -> Verdict {
 }
 
 fn two(text: &str) -> Result<(&str, &str), Failure> {
-    text.split_once(' ')
-        .ok_or_else(|| Failure::new(format!("two words were expected: {text:?}")))
+    text.split_once(' ').ok_or_else(|| Failure::new(format!("two words were expected: {text:?}")))
 }
 
 fn word_for(state: LeaseState) -> &'static str {
@@ -181,8 +154,7 @@ impl Future for Restless {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        self.polled_at
-            .store(Instant::now().as_nanos(), Ordering::SeqCst);
+        self.polled_at.store(Instant::now().as_nanos(), Ordering::SeqCst);
         if self.nap.as_mut().poll(context).is_ready() {
             self.nap = nap();
             context.waker().wake_by_ref();
