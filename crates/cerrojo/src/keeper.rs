@@ -43,12 +43,7 @@ pub(crate) struct Errand<B: Backend> {
 
 /// Acquires, hands the guard out, and keeps the lease until it is released or lost.
 pub(crate) async fn serve<B: Backend>(errand: Errand<B>) {
-    let Errand {
-        shared,
-        request,
-        turn,
-        reply,
-    } = errand;
+    let Errand { shared, request, turn, reply } = errand;
     // Boxed, so that a held lease does not carry the memory of its acquisition.
     match Box::pin(obtain(&shared, request.clone())).await {
         Ok(Ok(lease)) => {
@@ -119,10 +114,7 @@ async fn acquire<B: Backend>(shared: &Shared<B>, request: &Request) -> Result<Ac
 }
 
 fn may_ask_again(error: &Error) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::Unavailable | ErrorKind::Indeterminate
-    )
+    matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Indeterminate)
 }
 
 /// Errors of acquire, one after another.
@@ -133,10 +125,7 @@ struct Outage {
 
 impl Outage {
     fn new(since: Instant) -> Self {
-        Self {
-            since,
-            pause: Duration::from_millis(20),
-        }
+        Self { since, pause: Duration::from_millis(20) }
     }
 
     /// Whether asking again has no place: the request does not wait, or not any more, or for too long in vain.
@@ -158,10 +147,8 @@ impl Outage {
 
 /// After an error the owner may hold the lock or stand in the queue.
 async fn give_back<B: Backend>(shared: &Shared<B>, request: &Request) {
-    let given = clock::within(
-        CALL_LIMIT,
-        shared.backend.give_back(request.name(), request.owner()),
-    );
+    let given =
+        clock::within(CALL_LIMIT, shared.backend.give_back(request.name(), request.owner()));
     if let Ok(Err(error)) = given.await {
         tracing::debug!(lock = %request.name(), %error, "could not give back; the TTL will");
     }
@@ -194,9 +181,7 @@ fn validity<L: Lease>(lease: &L, options: &Options) -> Validity {
 
 /// A renewal that takes longer is given up, so that there is time for another.
 fn attempt_limit<L: Lease>(lease: &L) -> Duration {
-    (lease.ttl().get() / 3)
-        .max(Duration::from_millis(100))
-        .min(CALL_LIMIT)
+    (lease.ttl().get() / 3).max(Duration::from_millis(100)).min(CALL_LIMIT)
 }
 
 /// What ends or changes the state.
@@ -258,10 +243,7 @@ impl<L: Lease> Keeper<L> {
             renewals: 0,
         };
         let labels = shared.options.labels(shared.backend.kind(), name);
-        let options = KeeperOptions {
-            drift: shared.options.drift,
-            tick: shared.options.tick,
-        };
+        let options = KeeperOptions { drift: shared.options.drift, tick: shared.options.tick };
         Self {
             granted_at: lease.counted_from(),
             lease,
@@ -331,11 +313,7 @@ impl<L: Lease> Keeper<L> {
     }
 
     fn validity(&self) -> Validity {
-        Validity::new(
-            self.lease.counted_from(),
-            self.lease.ttl(),
-            self.options.drift,
-        )
+        Validity::new(self.lease.counted_from(), self.lease.ttl(), self.options.drift)
     }
 
     /// False when the old validity is over by now: somebody may have read lost already, and lost is final.
@@ -379,8 +357,7 @@ impl<L: Lease> Keeper<L> {
     }
 
     fn lost(&self, cause: Cause) -> End {
-        self.status
-            .send_modify(|status| status.state = LeaseState::Lost);
+        self.status.send_modify(|status| status.state = LeaseState::Lost);
         tracing::warn!(lock = %self.name, cause = cause.as_str(), "lost");
         self.labels.lost(cause.as_str());
         End::Lost
@@ -416,10 +393,15 @@ impl<L: Lease> Keeper<L> {
         }
     }
 
+    /// Released, not held, or unknown.
     async fn release_once(&mut self) -> Result<()> {
-        clock::within(CALL_LIMIT, self.lease.release())
-            .await
-            .unwrap_or_else(|elapsed| Err(unknown(&self.name, "release").with_source(elapsed)))
+        match clock::within(CALL_LIMIT, self.lease.release()).await {
+            Ok(Err(error)) if error.kind() != ErrorKind::Lost => {
+                Err(unknown_release(&self.name).with_source(error))
+            }
+            Ok(known) => known,
+            Err(elapsed) => Err(unknown_release(&self.name).with_source(elapsed)),
+        }
     }
 }
 
@@ -430,11 +412,11 @@ fn is_known(result: &Result<()>) -> bool {
     }
 }
 
-fn unknown(name: &LockName, operation: &str) -> Error {
+fn unknown_release(name: &LockName) -> Error {
     Error::new(
         ErrorKind::Indeterminate,
         format!(
-            "{operation} of `{name}`: no answer in time, so it is unknown whether it took effect"
+            "it is unknown whether the release of `{name}` took effect; it is asked again until the TTL ends"
         ),
     )
 }
@@ -456,7 +438,11 @@ async fn renew_when_due<L: Lease>(lease: &mut L, due: Instant) -> Event {
     }
 }
 
-/// Pauses between failed tries: from a thirtieth of the TTL, doubling to a sixth, with jitter.
+/// The longest pause between failed tries, so that a long lease is not left alone for hours.
+const BACKOFF_MAX: Duration = Duration::from_secs(5);
+
+/// Pauses between failed tries: from a thirtieth of the TTL, doubling to a sixth, with jitter, and never longer than
+/// [`BACKOFF_MAX`].
 #[derive(Debug, Default)]
 struct Backoff {
     failures: u32,
@@ -464,7 +450,8 @@ struct Backoff {
 
 impl Backoff {
     fn next(&mut self, ttl: Duration) -> Duration {
-        let pause = (ttl / 30 * 2_u32.saturating_pow(self.failures.min(8))).min(ttl / 6);
+        let pause =
+            (ttl / 30 * 2_u32.saturating_pow(self.failures.min(8))).min(ttl / 6).min(BACKOFF_MAX);
         self.failures = self.failures.saturating_add(1);
         rng::jitter(pause)
     }

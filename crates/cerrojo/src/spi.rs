@@ -164,6 +164,15 @@ impl Request {
         }
     }
 
+    /// The same request from the start: by a new owner, and not withdrawn.
+    #[must_use]
+    pub(crate) fn afresh(&self) -> Self {
+        Self {
+            cancel: CancellationToken::new(),
+            ..self.renewed()
+        }
+    }
+
     /// What to lock.
     #[must_use]
     pub fn name(&self) -> &LockName {
