@@ -129,23 +129,23 @@ mod local {
 }
 
 /// The trials of one set-up and of its erased twin, and the table of what is left out.
-fn add<H: Harness>(harness: H, all: &mut Vec<Trial>) -> Option<ExitCode> {
+fn add<H: Harness>(harness: &H, all: &mut Vec<Trial>) -> Option<ExitCode> {
     let twin = ErasedTwin(harness.clone());
-    if let Some(code) = child_main(&harness).or_else(|| child_main(&twin)) {
+    if let Some(code) = child_main(harness).or_else(|| child_main(&twin)) {
         return Some(code);
     }
-    eprint!("{}{}", left_out(&harness), left_out(&twin));
-    all.extend(trials(&harness));
+    eprint!("{}{}", left_out(harness), left_out(&twin));
+    all.extend(trials(harness));
     all.extend(trials(&twin));
     None
 }
 
 fn every_backend(all: &mut Vec<Trial>) -> Option<ExitCode> {
-    if let Some(code) = add(MemoryHarness, all) {
+    if let Some(code) = add(&MemoryHarness, all) {
         return Some(code);
     }
     #[cfg(all(feature = "local", target_os = "linux"))]
-    if let Some(code) = add(local::LocalHarness, all) {
+    if let Some(code) = add(&local::LocalHarness, all) {
         return Some(code);
     }
     None

@@ -93,7 +93,8 @@ pub(super) async fn a_counter_of_8_tasks_and_4_processes_loses_no_update<H: Harn
 pub(super) async fn one_of_16_tries_is_granted<H: Harness>(site: Site<H>) -> Verdict {
     let mut tries = JoinSet::new();
     let lockers = [site.locker().await?, site.locker().await?];
-    for locker in lockers.iter().cycle().take(16).cloned() {
+    for locker in lockers.iter().cycle().take(16) {
+        let locker = locker.clone();
         tries.spawn(async move { locker.try_acquire(job()?).await });
     }
     let mut guards = Vec::new();
