@@ -1,9 +1,5 @@
 //! The chores of this repository, as `cargo xtask COMMAND`.
-#![allow(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "a program for people at a terminal"
-)]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for people at a terminal")]
 
 mod commands {
     pub(crate) mod bench;
@@ -80,18 +76,11 @@ fn find(name: &str) -> Option<&'static Command> {
 }
 
 fn usage() -> String {
-    let lines = COMMANDS.iter().map(
-        |Command {
-             name, takes, does, ..
-         }| {
-            let call = format!("{name} {takes}");
-            format!("  {call:<30} {does}\n")
-        },
-    );
-    format!(
-        "usage: cargo xtask COMMAND\n\n{}",
-        lines.collect::<String>()
-    )
+    let lines = COMMANDS.iter().map(|Command { name, takes, does, .. }| {
+        let call = format!("{name} {takes}");
+        format!("  {call:<30} {does}\n")
+    });
+    format!("usage: cargo xtask COMMAND\n\n{}", lines.collect::<String>())
 }
 
 #[cfg(test)]

@@ -25,19 +25,13 @@ pub(crate) fn install() -> Outcome {
     }
     println!("{}", list(&missing));
     if !(is_debian() && is_root()) {
-        return Err(format!(
-            "install what is missing; on Debian, as root:\n{}",
-            spelled(&missing)
-        ));
+        return Err(format!("install what is missing; on Debian, as root:\n{}", spelled(&missing)));
     }
     commands(&missing).iter_mut().try_for_each(process::run)
 }
 
 fn missing<'a>(needs: &'a [Need], path: &OsStr) -> Vec<&'a Need> {
-    needs
-        .iter()
-        .filter(|need| !is_on(path, need.program))
-        .collect()
+    needs.iter().filter(|need| !is_on(path, need.program)).collect()
 }
 
 fn is_on(path: &OsStr, program: &str) -> bool {
@@ -45,9 +39,7 @@ fn is_on(path: &OsStr, program: &str) -> bool {
 }
 
 fn list(missing: &[&Need]) -> String {
-    let lines = missing
-        .iter()
-        .map(|need| format!("missing: {} ({})", need.program, need.trials));
+    let lines = missing.iter().map(|need| format!("missing: {} ({})", need.program, need.trials));
     lines.collect::<Vec<_>>().join("\n")
 }
 
@@ -56,18 +48,12 @@ fn commands(missing: &[&Need]) -> [Command; 2] {
     update.arg("update");
     let mut install = Command::new("apt-get");
     install.env("DEBIAN_FRONTEND", "noninteractive");
-    install
-        .args(["install", "--yes", "--no-install-recommends"])
-        .args(packages(missing));
+    install.args(["install", "--yes", "--no-install-recommends"]).args(packages(missing));
     [update, install]
 }
 
 fn packages(missing: &[&Need]) -> Vec<&'static str> {
-    missing
-        .iter()
-        .flat_map(|need| need.packages)
-        .copied()
-        .collect()
+    missing.iter().flat_map(|need| need.packages).copied().collect()
 }
 
 fn spelled(missing: &[&Need]) -> String {
@@ -88,16 +74,9 @@ fn is_root() -> bool {
 mod tests {
     use super::*;
 
-    const MADE_UP: Need = Need {
-        packages: &["made-up", "made-up-dev"],
-        program: "no-such-program",
-        trials: "none",
-    };
-    const SHELL: Need = Need {
-        packages: &["dash"],
-        program: "sh",
-        trials: "all",
-    };
+    const MADE_UP: Need =
+        Need { packages: &["made-up", "made-up-dev"], program: "no-such-program", trials: "none" };
+    const SHELL: Need = Need { packages: &["dash"], program: "sh", trials: "all" };
 
     #[test]
     fn only_what_is_missing_is_installed() {

@@ -23,11 +23,7 @@ impl Steps {
         println!("\n== {what}");
         let start = now();
         let outcome = work();
-        let done = Done {
-            what,
-            took: start.elapsed(),
-            outcome,
-        };
+        let done = Done { what, took: start.elapsed(), outcome };
         println!("== {}", done.line());
         self.0.push(done);
         self
@@ -36,9 +32,7 @@ impl Steps {
     /// Prints the table of all steps; the error is the failed step's.
     pub(crate) fn finish(&mut self) -> Outcome {
         println!("\n{}", self.table());
-        self.0.pop().map_or(Ok(()), |last| {
-            last.outcome.map_err(|e| format!("{}: {e}", last.what))
-        })
+        self.0.pop().map_or(Ok(()), |last| last.outcome.map_err(|e| format!("{}: {e}", last.what)))
     }
 
     fn failed(&self) -> bool {
@@ -53,18 +47,11 @@ impl Steps {
 impl Done {
     fn line(&self) -> String {
         let outcome = if self.outcome.is_ok() { "ok" } else { "FAILED" };
-        format!(
-            "{:<44} {:>8.1} s  {outcome}",
-            self.what,
-            self.took.as_secs_f64()
-        )
+        format!("{:<44} {:>8.1} s  {outcome}", self.what, self.took.as_secs_f64())
     }
 }
 
-#[allow(
-    clippy::disallowed_methods,
-    reason = "shown to people; nothing is decided by it"
-)]
+#[allow(clippy::disallowed_methods, reason = "shown to people; nothing is decided by it")]
 fn now() -> Instant {
     Instant::now()
 }
@@ -77,13 +64,10 @@ mod tests {
     fn nothing_is_done_after_a_failure() {
         let mut steps = Steps::default();
         let mut third = false;
-        steps
-            .step("one", || Ok(()))
-            .step("two", || Err("broken".to_owned()))
-            .step("three", || {
-                third = true;
-                Ok(())
-            });
+        steps.step("one", || Ok(())).step("two", || Err("broken".to_owned())).step("three", || {
+            third = true;
+            Ok(())
+        });
         assert!(steps.table().contains("FAILED"));
         assert_eq!(steps.finish(), Err("two: broken".to_owned()));
         assert!(!third);

@@ -78,9 +78,7 @@ impl Args {
 
     /// A folder that is removed when the answer is dropped.
     pub(crate) fn fresh_folder(&self) -> crate::Result<tempfile::TempDir> {
-        Ok(tempfile::Builder::new()
-            .prefix("cerrojo-bench-")
-            .tempdir_in(self.folder())?)
+        Ok(tempfile::Builder::new().prefix("cerrojo-bench-").tempdir_in(self.folder())?)
     }
 
     /// The `cerrojo` binary, if it is there.
@@ -99,8 +97,6 @@ fn is_there(path: &Path) -> crate::Result<()> {
         return Ok(());
     }
     let path = path.display();
-    Err(
-        format!("no `cerrojo` at {path}: build it in the same profile, or say --cerrojo PATH")
-            .into(),
-    )
+    Err(format!("no `cerrojo` at {path}: build it in the same profile, or say --cerrojo PATH")
+        .into())
 }

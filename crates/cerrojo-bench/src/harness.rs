@@ -77,15 +77,7 @@ impl Question {
     /// A question without contestants yet.
     pub(crate) fn new(args: &Args, name: &'static str, asks: &'static str) -> Result<Self> {
         let (contestants, left_out, folder) = (Vec::new(), Vec::new(), args.fresh_folder()?);
-        Ok(Self {
-            name,
-            asks,
-            baseline: String::new(),
-            rounds: 1,
-            contestants,
-            left_out,
-            folder,
-        })
+        Ok(Self { name, asks, baseline: String::new(), rounds: 1, contestants, left_out, folder })
     }
 
     /// The same question with its baseline and its number of rounds.
@@ -99,10 +91,7 @@ impl Question {
     where
         F: FnMut() -> Result<Played> + 'static,
     {
-        self.contestants.push(Contestant {
-            name: name.into(),
-            play: Box::new(play),
-        });
+        self.contestants.push(Contestant { name: name.into(), play: Box::new(play) });
     }
 
     /// Takes what the command line says of contestants and baseline.
@@ -112,8 +101,7 @@ impl Question {
         }
         if let Some(wanted) = &args.contestants {
             let baseline = &self.baseline;
-            self.contestants
-                .retain(|one| one.name.contains(wanted) || one.name == *baseline);
+            self.contestants.retain(|one| one.name.contains(wanted) || one.name == *baseline);
         }
     }
 
@@ -129,11 +117,7 @@ impl Played {
         unit: &'static str,
         samples: Vec<f64>,
     ) -> Self {
-        self.figures.push(Figure {
-            name,
-            unit,
-            samples,
-        });
+        self.figures.push(Figure { name, unit, samples });
         self
     }
 
@@ -166,8 +150,7 @@ impl Outcome {
             Err(error) => self.fail(format!("{contestant}: {error}")),
             Ok(played) => {
                 let seen = played.violations.into_iter();
-                self.violations
-                    .extend(seen.map(|what| format!("{contestant}: {what}")));
+                self.violations.extend(seen.map(|what| format!("{contestant}: {what}")));
                 for figure in played.figures {
                     self.take_figure(contestant, figure);
                 }
@@ -195,15 +178,10 @@ impl Outcome {
     }
 
     fn compare(&mut self) {
-        let of_baseline: Vec<_> = self
-            .lines
-            .iter()
-            .filter(|line| line.contestant == self.baseline)
-            .collect();
-        let bases: Vec<_> = of_baseline
-            .iter()
-            .map(|line| (line.figure, line.rounds.clone()))
-            .collect();
+        let of_baseline: Vec<_> =
+            self.lines.iter().filter(|line| line.contestant == self.baseline).collect();
+        let bases: Vec<_> =
+            of_baseline.iter().map(|line| (line.figure, line.rounds.clone())).collect();
         for line in &mut self.lines {
             let base = bases.iter().find(|(figure, _)| *figure == line.figure);
             line.ratio = base.and_then(|(_, rounds)| ratios(&line.rounds, rounds));
@@ -236,11 +214,7 @@ fn ratios(rounds: &[f64], base: &[f64]) -> Option<Spread> {
     if rounds.len() != base.len() || base.contains(&0.0) {
         return None;
     }
-    let ratios: Vec<f64> = rounds
-        .iter()
-        .zip(base)
-        .map(|(own, base)| own / base)
-        .collect();
+    let ratios: Vec<f64> = rounds.iter().zip(base).map(|(own, base)| own / base).collect();
     Spread::of(&ratios)
 }
 
@@ -278,9 +252,7 @@ mod tests {
 
     fn question(baseline: &str) -> Question {
         let args = Args::parse_from(["bench"]);
-        Question::new(&args, "q", "?")
-            .unwrap()
-            .compared_with(baseline, 3)
+        Question::new(&args, "q", "?").unwrap().compared_with(baseline, 3)
     }
 
     fn asked(question: Question, line: &[&str]) -> Outcome {
@@ -293,11 +265,7 @@ mod tests {
         counting(&mut question, "slow", 1.0);
         counting(&mut question, "fast", 4.0);
         let outcome = asked(question, &[]);
-        let fast = outcome
-            .lines
-            .iter()
-            .find(|line| line.contestant == "fast")
-            .unwrap();
+        let fast = outcome.lines.iter().find(|line| line.contestant == "fast").unwrap();
         assert_eq!(fast.rounds, [4.0, 8.0, 12.0]);
         let ratio = fast.ratio.unwrap();
         assert_eq!((ratio.min, ratio.median, ratio.max), (4.0, 4.0, 4.0));
@@ -306,9 +274,7 @@ mod tests {
     #[test]
     fn a_violation_or_a_failure_is_not_good() {
         let mut lost = question("one");
-        lost.add("one", || {
-            Ok(Played::default().violations(vec!["an update was lost".into()]))
-        });
+        lost.add("one", || Ok(Played::default().violations(vec!["an update was lost".into()])));
         assert!(!asked(lost, &[]).is_good());
         let mut broken = question("one");
         broken.add("one", || Err("it broke".into()));
@@ -321,15 +287,8 @@ mod tests {
         for name in ["a", "b", "c"] {
             counting(&mut question, name, 1.0);
         }
-        let outcome = asked(
-            question,
-            &["--rounds", "1", "--baseline", "b", "--contestants", "c"],
-        );
-        let names: Vec<_> = outcome
-            .lines
-            .iter()
-            .map(|line| line.contestant.as_str())
-            .collect();
+        let outcome = asked(question, &["--rounds", "1", "--baseline", "b", "--contestants", "c"]);
+        let names: Vec<_> = outcome.lines.iter().map(|line| line.contestant.as_str()).collect();
         assert_eq!((names, outcome.rounds), (vec!["b", "c"], 1));
     }
 }

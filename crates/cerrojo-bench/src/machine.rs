@@ -51,10 +51,7 @@ fn cpu_model() -> Option<String> {
 /// The type of the mount that is nearest above the folder; the last one of several on one point counts.
 fn filesystem(folder: &Path) -> String {
     let mounts = read("/proc/self/mountinfo");
-    let above = mounts
-        .lines()
-        .filter_map(mount)
-        .filter(|(point, _)| folder.starts_with(point));
+    let above = mounts.lines().filter_map(mount).filter(|(point, _)| folder.starts_with(point));
     let nearest = above.max_by_key(|(point, _)| point.len());
     nearest.map_or("unknown", |(_, kind)| kind).to_owned()
 }
@@ -73,35 +70,20 @@ fn version_of(name: &str) -> Option<(String, String)> {
 
 impl fmt::Display for Machine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            cpu,
-            cores,
-            kernel,
-            filesystem,
-            ..
-        } = self;
+        let Self { cpu, cores, kernel, filesystem, .. } = self;
         write!(
             f,
             "{cpu}, {cores} cores, Linux {kernel}, {filesystem} at {}",
             self.folder.display()
         )?;
-        let versions: Vec<_> = self
-            .versions
-            .iter()
-            .map(|(name, version)| format!("{name} {version}"))
-            .collect();
+        let versions: Vec<_> =
+            self.versions.iter().map(|(name, version)| format!("{name} {version}")).collect();
         write!(f, "\n{}", versions.join(", "))?;
         if !self.optimised {
-            write!(
-                f,
-                "\nNOT OPTIMISED: build with --release before quoting a figure"
-            )?;
+            write!(f, "\nNOT OPTIMISED: build with --release before quoting a figure")?;
         }
         if filesystem == "tmpfs" {
-            write!(
-                f,
-                "\ntmpfs: a sync costs nothing here; say --folder on a disk"
-            )?;
+            write!(f, "\ntmpfs: a sync costs nothing here; say --folder on a disk")?;
         }
         Ok(())
     }

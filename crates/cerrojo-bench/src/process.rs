@@ -29,10 +29,7 @@ impl Worker {
     /// Starts a part; what it prints goes to `said`.
     pub(crate) fn start(part: &[&str], said: Sender<Said>) -> Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
-        command
-            .args(part)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped());
+        command.args(part).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn()?;
         let (pid, input) = (child.id(), child.stdin.take());
         if let Some(output) = child.stdout.take() {
@@ -60,13 +57,9 @@ impl Drop for Worker {
 }
 
 fn pass_on(pid: u32, output: ChildStdout, said: &Sender<Said>) {
-    let lines = BufReader::new(output)
-        .lines()
-        .map_while(std::result::Result::ok);
+    let lines = BufReader::new(output).lines().map_while(std::result::Result::ok);
     // Sending fails once nobody listens any more.
-    let _listened = lines
-        .map(|line| said.send(Said { pid, line }))
-        .all(|sent| sent.is_ok());
+    let _listened = lines.map(|line| said.send(Said { pid, line })).all(|sent| sent.is_ok());
 }
 
 /// Seconds of CPU that all threads of a process have used.
@@ -79,11 +72,7 @@ pub(crate) fn cpu_seconds(pid: u32) -> Result<f64> {
 /// The name may hold spaces and brackets; user and system time are the 12th and 13th field after it.
 fn cpu_ticks(stat: &str) -> Option<f64> {
     let (_, fields) = stat.rsplit_once(')')?;
-    let mut times = fields
-        .split_whitespace()
-        .skip(11)
-        .take(2)
-        .map(str::parse::<f64>);
+    let mut times = fields.split_whitespace().skip(11).take(2).map(str::parse::<f64>);
     Some(times.next()?.ok()? + times.next()?.ok()?)
 }
 
@@ -91,9 +80,7 @@ fn cpu_ticks(stat: &str) -> Option<f64> {
 pub(crate) fn resident_bytes() -> Result<f64> {
     let status = fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kilobytes = line
-        .and_then(|rest| rest.split_whitespace().next())
-        .ok_or("no VmRSS")?;
+    let kilobytes = line.and_then(|rest| rest.split_whitespace().next()).ok_or("no VmRSS")?;
     Ok(kilobytes.parse::<f64>()? * 1024.0)
 }
 

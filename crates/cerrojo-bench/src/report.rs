@@ -20,10 +20,7 @@ pub(crate) struct Report {
 
 impl Report {
     pub(crate) fn new(machine: Machine) -> Self {
-        Self {
-            machine,
-            outcomes: Vec::new(),
-        }
+        Self { machine, outcomes: Vec::new() }
     }
 
     pub(crate) fn print_machine(&self) -> Result<()> {
@@ -51,9 +48,7 @@ pub(crate) fn print(outcome: &Outcome) -> Result<()> {
         }
     }
     for (what, texts) in remarks(outcome) {
-        texts
-            .iter()
-            .try_for_each(|text| writeln!(out, "  {what}: {text}"))?;
+        texts.iter().try_for_each(|text| writeln!(out, "  {what}: {text}"))?;
     }
     Ok(())
 }
@@ -86,14 +81,7 @@ fn title(figure: &str, unit: &str, outcome: &Outcome) -> String {
 }
 
 fn row(line: &Line) -> String {
-    let Spread {
-        samples,
-        p10,
-        median,
-        p90,
-        p99,
-        ..
-    } = line.spread;
+    let Spread { samples, p10, median, p90, p99, .. } = line.spread;
     let between = format!("{} .. {}", number(p10), number(p90));
     let (name, ratio) = (&line.contestant, line.ratio.map(ratio).unwrap_or_default());
     let row = format!(

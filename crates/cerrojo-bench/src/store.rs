@@ -28,8 +28,5 @@ pub(crate) fn one_thread() -> Result<Runtime> {
 
 /// A runtime of two workers, as on a small machine.
 pub(crate) fn two_workers() -> Result<Runtime> {
-    Ok(Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()?)
+    Ok(Builder::new_multi_thread().worker_threads(2).enable_all().build()?)
 }

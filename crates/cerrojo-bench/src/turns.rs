@@ -53,11 +53,7 @@ async fn hold_flock(file: &File) -> Result<Hold> {
     file.lock()?;
     let (acquired, released) = hold().await;
     file.unlock()?;
-    Ok(Hold {
-        token: 0,
-        acquired,
-        released,
-    })
+    Ok(Hold { token: 0, acquired, released })
 }
 
 pub(crate) async fn hold_lock(locks: &AnyFenced) -> Result<Hold> {
@@ -65,11 +61,7 @@ pub(crate) async fn hold_lock(locks: &AnyFenced) -> Result<Hold> {
     let token = guard.token().get();
     let (acquired, released) = hold().await;
     guard.release().await?;
-    Ok(Hold {
-        token,
-        acquired,
-        released,
-    })
+    Ok(Hold { token, acquired, released })
 }
 
 async fn hold() -> (u64, u64) {
@@ -88,16 +80,9 @@ impl FromStr for Hold {
     type Err = Box<dyn std::error::Error + Send + Sync>;
 
     fn from_str(line: &str) -> Result<Self> {
-        let numbers = line
-            .split(' ')
-            .map(str::parse)
-            .collect::<Result<Vec<u64>, _>>()?;
+        let numbers = line.split(' ').map(str::parse).collect::<Result<Vec<u64>, _>>()?;
         match *numbers.as_slice() {
-            [token, acquired, released] => Ok(Self {
-                token,
-                acquired,
-                released,
-            }),
+            [token, acquired, released] => Ok(Self { token, acquired, released }),
             _ => Err(format!("not a hold: {line}").into()),
         }
     }
@@ -136,11 +121,7 @@ mod tests {
     use super::*;
 
     fn hold(token: u64, acquired: u64, released: u64) -> Hold {
-        Hold {
-            token,
-            acquired,
-            released,
-        }
+        Hold { token, acquired, released }
     }
 
     #[test]

@@ -108,34 +108,22 @@ impl RunArgs {
 
 /// Whether a command line that cannot be parsed wants its error as JSON.
 pub(crate) fn asks_for_json(mut words: impl Iterator<Item = OsString>) -> bool {
-    words
-        .by_ref()
-        .take_while(|word| word != "--")
-        .any(|word| word == "--json")
+    words.by_ref().take_while(|word| word != "--").any(|word| word == "--json")
 }
 
 fn ttl(text: &str) -> Result<Ttl, String> {
-    duration(text)?
-        .try_into()
-        .map_err(|invalid: cerrojo::InvalidTtl| invalid.to_string())
+    duration(text)?.try_into().map_err(|invalid: cerrojo::InvalidTtl| invalid.to_string())
 }
 
 /// Units from the longest suffix: `ms` before `s`.
-const UNITS_MS: [(&str, u64); 5] = [
-    ("ms", 1),
-    ("s", 1_000),
-    ("m", 60_000),
-    ("h", 3_600_000),
-    ("", 1_000),
-];
+const UNITS_MS: [(&str, u64); 5] =
+    [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("", 1_000)];
 
 fn duration(text: &str) -> Result<Duration, String> {
     let read = |(suffix, unit_ms): &(&str, u64)| {
         let digits = text.strip_suffix(suffix)?;
         let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-        plain
-            .then(|| digits.parse::<u64>().ok()?.checked_mul(*unit_ms))
-            .flatten()
+        plain.then(|| digits.parse::<u64>().ok()?.checked_mul(*unit_ms)).flatten()
     };
     let millis = UNITS_MS.iter().find_map(read);
     millis.map(Duration::from_millis).ok_or_else(|| {

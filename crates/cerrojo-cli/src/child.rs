@@ -39,15 +39,9 @@ impl ChildGroup {
         let mut command = Command::new(program);
         command.args(arguments).process_group(0);
         environment.apply(&mut command);
-        let leader = command
-            .spawn()
-            .map_err(|error| Failure::spawn(program, error))?;
+        let leader = command.spawn().map_err(|error| Failure::spawn(program, error))?;
         let group = leader_id(&leader).map_err(|error| Failure::spawn(program, error))?;
-        Ok(Self {
-            leader,
-            group,
-            _terminal: Terminal::hand_over(group),
-        })
+        Ok(Self { leader, group, _terminal: Terminal::hand_over(group) })
     }
 
     /// Sends a signal to the whole group. One that is gone needs none.
@@ -84,8 +78,7 @@ impl ChildGroup {
 
 fn leader_id(leader: &Child) -> io::Result<Pid> {
     let id = leader.id().and_then(|id| i32::try_from(id).ok());
-    id.and_then(Pid::from_raw)
-        .ok_or_else(|| io::Error::other("the child has no process id"))
+    id.and_then(Pid::from_raw).ok_or_else(|| io::Error::other("the child has no process id"))
 }
 
 /// The exit code that passes a child's end on.

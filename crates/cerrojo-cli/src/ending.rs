@@ -56,11 +56,7 @@ pub(crate) struct Watch {
 
 impl Watch {
     pub(crate) fn new(child: ChildGroup, signal: LostSignal, ttl: Ttl) -> Self {
-        Self {
-            child,
-            lease: LeaseEnd::new(signal, ttl),
-            phase: Phase::Running,
-        }
+        Self { child, lease: LeaseEnd::new(signal, ttl), phase: Phase::Running }
     }
 
     /// Ready when the child is gone; when we ended it, with its whole group.
@@ -134,11 +130,7 @@ struct LeaseEnd {
 impl LeaseEnd {
     fn new(signal: LostSignal, ttl: Ttl) -> Self {
         let valid_until = signal.valid_until().unwrap_or_else(Instant::now);
-        Self {
-            signal,
-            grace: GRACE_MAX.min(ttl.get() / 4),
-            valid_until,
-        }
+        Self { signal, grace: GRACE_MAX.min(ttl.get() / 4), valid_until }
     }
 
     /// Ready when the child has to end; says when at the latest it must get KILL. May be dropped and called again.
@@ -179,11 +171,7 @@ mod tests {
 
     async fn lease(ttl: Duration) -> (LeaseEnd, FencedGuard) {
         let ttl = Ttl::try_from(ttl).unwrap();
-        let guard = Locker::new(Memory::new())
-            .acquire("child")
-            .ttl(ttl)
-            .await
-            .unwrap();
+        let guard = Locker::new(Memory::new()).acquire("child").ttl(ttl).await.unwrap();
         (LeaseEnd::new(guard.signal(), ttl), guard)
     }
 
@@ -204,14 +192,8 @@ mod tests {
         for left_s in [3_000, 100, 6, 5, 4, 3, 2] {
             let now = until - Duration::from_secs(left_s);
             let kill_at = lease.kill_at(now);
-            assert!(
-                kill_at < until && kill_at >= now,
-                "{left_s} s before the end"
-            );
-            assert!(
-                kill_at.since(now) <= lease.grace,
-                "{left_s} s before the end"
-            );
+            assert!(kill_at < until && kill_at >= now, "{left_s} s before the end");
+            assert!(kill_at.since(now) <= lease.grace, "{left_s} s before the end");
         }
     }
 
@@ -235,11 +217,7 @@ mod tests {
     async fn a_store_that_is_away_ends_the_child_while_the_lease_still_holds() {
         let store = Memory::new();
         let ttl = Ttl::secs(8).unwrap();
-        let guard = Locker::new(store.clone())
-            .acquire("child")
-            .ttl(ttl)
-            .await
-            .unwrap();
+        let guard = Locker::new(store.clone()).acquire("child").ttl(ttl).await.unwrap();
         let _away = store.interrupt();
         let kill_at = LeaseEnd::new(guard.signal(), ttl).ends().await;
         assert_eq!(guard.state(), LeaseState::AtRisk);
@@ -252,10 +230,7 @@ mod tests {
         let ttl = Ttl::secs(8).unwrap();
         let guard = locks.acquire("child").ttl(ttl).await.unwrap();
         let until = guard.valid_until().unwrap();
-        locks
-            .break_lock(guard.name(), cerrojo::Break::AtExpiry)
-            .await
-            .unwrap();
+        locks.break_lock(guard.name(), cerrojo::Break::AtExpiry).await.unwrap();
         let kill_at = LeaseEnd::new(guard.signal(), ttl).ends().await;
         assert_eq!(guard.state(), LeaseState::Lost);
         assert!(Instant::now() < until && kill_at < until);

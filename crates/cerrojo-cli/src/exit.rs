@@ -85,12 +85,7 @@ pub(crate) struct Failure {
 
 impl Failure {
     pub(crate) fn usage(message: impl Into<String>) -> Self {
-        Self {
-            exit: Exit::Usage,
-            kind: "usage",
-            message: message.into(),
-            source: None,
-        }
+        Self { exit: Exit::Usage, kind: "usage", message: message.into(), source: None }
     }
 
     /// The operating system refused something that no lock and no store has to do with.
@@ -99,12 +94,7 @@ impl Failure {
     }
 
     pub(crate) fn output(error: io::Error) -> Self {
-        Self::of_io(
-            Exit::Output,
-            "output",
-            "the output could not be written".to_owned(),
-            error,
-        )
+        Self::of_io(Exit::Output, "output", "the output could not be written".to_owned(), error)
     }
 
     /// The child did not start.
@@ -118,12 +108,7 @@ impl Failure {
     }
 
     fn of_io(exit: Exit, kind: &'static str, message: String, error: io::Error) -> Self {
-        Self {
-            exit,
-            kind,
-            message,
-            source: Some(Box::new(error)),
-        }
+        Self { exit, kind, message, source: Some(Box::new(error)) }
     }
 
     pub(crate) fn exit(&self) -> Exit {
@@ -150,12 +135,7 @@ impl From<cerrojo::Error> for Failure {
             _ => Exit::Store,
         };
         let (kind, message) = (error.kind().as_str(), error.to_string());
-        Self {
-            exit,
-            kind,
-            message,
-            source: Some(Box::new(error)),
-        }
+        Self { exit, kind, message, source: Some(Box::new(error)) }
     }
 }
 
@@ -170,10 +150,7 @@ impl StdError for Failure {
         match self.store_error() {
             // Its message is ours already.
             Some(error) => error.source(),
-            None => self
-                .source
-                .as_deref()
-                .map(|source| source as &(dyn StdError + 'static)),
+            None => self.source.as_deref().map(|source| source as &(dyn StdError + 'static)),
         }
     }
 }

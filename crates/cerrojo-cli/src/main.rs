@@ -26,10 +26,7 @@ fn main() -> ExitCode {
             let output = Output::new(args.json);
             (output, execute(args, output))
         }
-        Err(error) => (
-            Output::new(args::asks_for_json(std::env::args_os())),
-            misused(&error),
-        ),
+        Err(error) => (Output::new(args::asks_for_json(std::env::args_os())), misused(&error)),
     };
     let exit = outcome.unwrap_or_else(|failure| {
         output.failure(&failure);

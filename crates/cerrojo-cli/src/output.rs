@@ -42,21 +42,13 @@ impl Output {
         human: impl FnOnce() -> String,
         machine: impl FnOnce() -> Value,
     ) -> Result<(), Failure> {
-        let line = if self.json {
-            machine().to_string()
-        } else {
-            human()
-        };
+        let line = if self.json { machine().to_string() } else { human() };
         text(&format!("{line}\n"))
     }
 
     /// Why the program could not do what it was asked, on stderr.
     pub(crate) fn failure(self, failure: &Failure) {
-        to_stderr(&if self.json {
-            failure_json(failure)
-        } else {
-            complaint(failure)
-        });
+        to_stderr(&if self.json { failure_json(failure) } else { complaint(failure) });
     }
 
     /// Something that went wrong without changing what the program did, on stderr.
@@ -74,10 +66,7 @@ impl Output {
 /// Writes to stdout. A reader that has gone away, as in `cerrojo ls | head -1`, has what it wanted.
 pub(crate) fn text(text: &str) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
-    match stdout
-        .write_all(text.as_bytes())
-        .and_then(|()| stdout.flush())
-    {
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::output(error)),
         _ => Ok(()),
     }
@@ -111,10 +100,7 @@ fn failure_json(failure: &Failure) -> String {
     let mut error = Map::new();
     error.insert("kind".to_owned(), failure.kind().into());
     let message = chain(failure);
-    let message = message
-        .strip_prefix(CLAP_PREFIX)
-        .unwrap_or(&message)
-        .trim_end();
+    let message = message.strip_prefix(CLAP_PREFIX).unwrap_or(&message).trim_end();
     error.insert("message".to_owned(), message.into());
     if let Some(holder) = failure.store_error().and_then(cerrojo::Error::holder) {
         error.insert("holder".to_owned(), holder_json(holder));

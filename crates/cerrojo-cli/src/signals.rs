@@ -17,15 +17,11 @@ impl Signals {
     /// A signal that was ignored when the program started stays ignored, by the child too: so `nohup` works.
     pub(crate) fn catch() -> Result<Self, Failure> {
         let ignored = ignored();
-        let wanted = PASSED_ON
-            .into_iter()
-            .filter(|signal| !contains(ignored, *signal));
+        let wanted = PASSED_ON.into_iter().filter(|signal| !contains(ignored, *signal));
         let caught: io::Result<Vec<_>> = wanted
             .map(|signal| Ok((signal, unix::signal(SignalKind::from_raw(signal.as_raw()))?)))
             .collect();
-        caught
-            .map(Self)
-            .map_err(|error| Failure::system("cannot catch signals", error))
+        caught.map(Self).map_err(|error| Failure::system("cannot catch signals", error))
     }
 
     /// The next one. May be dropped at any time; what has arrived is not lost.
@@ -46,17 +42,12 @@ impl Signals {
 fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
-        .unwrap_or(0)
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }
 
 fn contains(mask: u64, signal: Signal) -> bool {
-    let bit = signal
-        .as_raw()
-        .checked_sub(1)
-        .and_then(|bit| u32::try_from(bit).ok());
-    bit.and_then(|bit| mask.checked_shr(bit))
-        .is_some_and(|rest| rest & 1 == 1)
+    let bit = signal.as_raw().checked_sub(1).and_then(|bit| u32::try_from(bit).ok());
+    bit.and_then(|bit| mask.checked_shr(bit)).is_some_and(|rest| rest & 1 == 1)
 }
 
 #[cfg(test)]

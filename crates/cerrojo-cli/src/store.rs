@@ -57,11 +57,7 @@ mod tests {
             (Some("/s"), None, Some("/s/cerrojo")),
             (None, Some("/h"), Some("/h/.local/state/cerrojo")),
             (Some(""), Some("/h"), Some("/h/.local/state/cerrojo")),
-            (
-                Some("relative"),
-                Some("/h"),
-                Some("/h/.local/state/cerrojo"),
-            ),
+            (Some("relative"), Some("/h"), Some("/h/.local/state/cerrojo")),
             (None, Some("relative"), None),
             (None, None, None),
         ];

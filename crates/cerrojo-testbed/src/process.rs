@@ -35,22 +35,14 @@ impl Process {
     ///
     /// When it cannot be started.
     pub fn spawn(command: &mut Command) -> io::Result<Self> {
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()?;
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let pidfd = rustix::process::pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
         let (heard, lines) = channel();
         if let Some(stdout) = stdout {
             std::thread::Builder::new().spawn(move || listen(stdout, &heard))?;
         }
-        Ok(Self {
-            child,
-            pidfd,
-            stdin,
-            lines,
-        })
+        Ok(Self { child, pidfd, stdin, lines })
     }
 
     /// Starts this very program once more, with these arguments.
@@ -136,9 +128,7 @@ impl Process {
         let pid = Pid::from_child(&self.child);
         match rustix::process::waitid(WaitId::Pid(pid), stopped)? {
             Some(status) if status.stopped() => Ok(()),
-            _ => Err(io::Error::other(format!(
-                "process {pid:?} ended instead of being frozen"
-            ))),
+            _ => Err(io::Error::other(format!("process {pid:?} ended instead of being frozen"))),
         }
     }
 
@@ -148,10 +138,7 @@ impl Process {
     ///
     /// When it has been reaped.
     pub fn thaw(&self) -> io::Result<()> {
-        Ok(rustix::process::pidfd_send_signal(
-            &self.pidfd,
-            Signal::CONT,
-        )?)
+        Ok(rustix::process::pidfd_send_signal(&self.pidfd, Signal::CONT)?)
     }
 
     /// Waits until it ends, and reaps it.
@@ -216,8 +203,5 @@ fn listen(stdout: ChildStdout, heard: &Sender<io::Result<String>>) {
 }
 
 fn late(what: &str, id: u32, limit: Duration) -> io::Error {
-    io::Error::new(
-        io::ErrorKind::TimedOut,
-        format!("process {id} {what} after {limit:?}"),
-    )
+    io::Error::new(io::ErrorKind::TimedOut, format!("process {id} {what} after {limit:?}"))
 }

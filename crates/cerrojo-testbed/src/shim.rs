@@ -28,9 +28,7 @@ impl Shim {
         if output.status.success() {
             return Ok(shim);
         }
-        Err(io::Error::other(
-            String::from_utf8_lossy(&output.stderr).into_owned(),
-        ))
+        Err(io::Error::other(String::from_utf8_lossy(&output.stderr).into_owned()))
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -161,9 +159,7 @@ impl ClockSkew {
 
     /// Makes `command` run under the shim.
     pub fn apply<'a>(&self, command: &'a mut Command) -> &'a mut Command {
-        command
-            .env("LD_PRELOAD", self.shim.library())
-            .env("SKEW_FILE", self.shim.path("skew"))
+        command.env("LD_PRELOAD", self.shim.library()).env("SKEW_FILE", self.shim.path("skew"))
     }
 
     /// Sets the wall clock that many nanoseconds ahead of the right time (behind, if negative).

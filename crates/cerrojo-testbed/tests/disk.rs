@@ -22,10 +22,7 @@ fn main() -> ExitCode {
     let trial = |name: &str, proof: Proof| Trial::test(name, proof).with_ignored_flag(ignored);
     let trials = vec![
         trial("a_full_disk_takes_no_more_until_it_has_room", full),
-        trial(
-            "a_read_only_disk_refuses_writes_until_it_is_writable",
-            read_only,
-        ),
+        trial("a_read_only_disk_refuses_writes_until_it_is_writable", read_only),
         trial("nothing_stays_mounted", gone),
     ];
     libtest_mimic::run(&arguments, trials).exit_code()
@@ -36,10 +33,7 @@ fn full() -> Result<(), Failed> {
     let filled = disk.fill("ballast")?;
     assert!((1..=256 * 1024).contains(&filled), "{filled}");
     let more = disk.path().join("more");
-    assert_eq!(
-        fs::write(&more, [1; 4096]).unwrap_err().kind(),
-        ErrorKind::StorageFull
-    );
+    assert_eq!(fs::write(&more, [1; 4096]).unwrap_err().kind(), ErrorKind::StorageFull);
     disk.resize(512 * 1024)?;
     fs::write(&more, [1; 4096])?;
     Ok(())
@@ -50,10 +44,7 @@ fn read_only() -> Result<(), Failed> {
     let file = disk.path().join("file");
     fs::write(&file, "kept")?;
     disk.set_read_only()?;
-    assert_eq!(
-        fs::write(&file, "lost").unwrap_err().kind(),
-        ErrorKind::ReadOnlyFilesystem
-    );
+    assert_eq!(fs::write(&file, "lost").unwrap_err().kind(), ErrorKind::ReadOnlyFilesystem);
     disk.set_writable()?;
     assert_eq!(fs::read_to_string(&file)?, "kept");
     fs::write(&file, "new")?;

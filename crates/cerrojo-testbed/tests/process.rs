@@ -1,9 +1,5 @@
 //! The child process does what its documentation says, on `cat` and `sh`.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "a failed step fails the test"
-)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed step fails the test")]
 
 use std::{io::ErrorKind, os::unix::process::ExitStatusExt, process::Command, time::Duration};
 
@@ -30,10 +26,7 @@ fn a_line_is_answered_and_the_end_is_told() {
 fn a_frozen_process_is_silent_until_it_is_thawed() {
     let mut cat = Process::spawn(&mut Command::new("cat")).unwrap();
     cat.freeze().unwrap();
-    assert_eq!(
-        cat.ask("hello", SHORT).unwrap_err().kind(),
-        ErrorKind::TimedOut
-    );
+    assert_eq!(cat.ask("hello", SHORT).unwrap_err().kind(), ErrorKind::TimedOut);
     cat.thaw().unwrap();
     assert_eq!(cat.line(LONG).unwrap(), "hello");
 }

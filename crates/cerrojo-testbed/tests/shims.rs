@@ -1,9 +1,5 @@
 //! Both shims do to real programs what they say.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "a failed step fails the test"
-)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed step fails the test")]
 
 use std::{
     fs,
@@ -21,11 +17,7 @@ fn sh(script: &str, folder: &Path) -> Command {
 
 fn run(command: &mut Command) -> Output {
     let output = command.output().unwrap();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     output
 }
 
@@ -45,16 +37,8 @@ fn a_power_loss_keeps_what_was_synced_and_nothing_else() {
     assert_eq!(read(at, "c").as_deref(), Some("123XX678"));
     power.restore().unwrap();
     assert_eq!(read(at, "a").as_deref(), Some("synced"));
-    assert_eq!(
-        read(at, "c").as_deref(),
-        Some("12345678"),
-        "a write in place came back"
-    );
-    assert_eq!(
-        read(at, "sub/b").as_deref(),
-        Some("below"),
-        "an unlink that was not synced"
-    );
+    assert_eq!(read(at, "c").as_deref(), Some("12345678"), "a write in place came back");
+    assert_eq!(read(at, "sub/b").as_deref(), Some("below"), "an unlink that was not synced");
     assert_eq!(read(at, "d"), None, "never synced");
 }
 
@@ -74,13 +58,8 @@ fn what_was_written_back_survives_this_loss_and_the_next() {
     let folder = tempfile::tempdir().unwrap();
     let (power, at) = (PowerLoss::new(folder.path()).unwrap(), folder.path());
     run(power.apply(&mut sh("printf one > lucky; printf two > unlucky", at)));
-    power
-        .restore_except(|name| name == Path::new("lucky"))
-        .unwrap();
-    assert_eq!(
-        (read(at, "lucky").as_deref(), read(at, "unlucky")),
-        (Some("one"), None)
-    );
+    power.restore_except(|name| name == Path::new("lucky")).unwrap();
+    assert_eq!((read(at, "lucky").as_deref(), read(at, "unlucky")), (Some("one"), None));
     run(power.apply(&mut sh("printf more >> lucky", at)));
     power.restore().unwrap();
     assert_eq!(read(at, "lucky").as_deref(), Some("one"));
@@ -99,11 +78,7 @@ fn files_outside_of_the_folder_are_left_alone() {
 /// The wall clock, in whole seconds, as a program under the shim reads it.
 fn wall(skew: &ClockSkew) -> i64 {
     let output = run(skew.apply(Command::new("date").arg("+%s")));
-    String::from_utf8(output.stdout)
-        .unwrap()
-        .trim()
-        .parse()
-        .unwrap()
+    String::from_utf8(output.stdout).unwrap().trim().parse().unwrap()
 }
 
 #[test]
@@ -141,24 +116,13 @@ fn a_running_program_sees_the_wall_clock_jump_and_no_other() {
     let mut clocks =
         cerrojo_testbed::Process::spawn(skew.apply(&mut Command::new(program))).unwrap();
     let mut read = || -> Vec<i64> {
-        let line = clocks
-            .ask("now", std::time::Duration::from_secs(20))
-            .unwrap();
+        let line = clocks.ask("now", std::time::Duration::from_secs(20)).unwrap();
         line.split(' ').map(|part| part.parse().unwrap()).collect()
     };
     let before = read();
     skew.set_nanos(1_000_000_000_000).unwrap();
     let after = read();
-    assert!(
-        (1_000..1_060).contains(&(after[0] - before[0])),
-        "{before:?} {after:?}"
-    );
-    assert!(
-        (0..60).contains(&(after[1] - before[1])),
-        "{before:?} {after:?}"
-    );
-    assert!(
-        (0..60).contains(&(after[2] - before[2])),
-        "{before:?} {after:?}"
-    );
+    assert!((1_000..1_060).contains(&(after[0] - before[0])), "{before:?} {after:?}");
+    assert!((0..60).contains(&(after[1] - before[1])), "{before:?} {after:?}");
+    assert!((0..60).contains(&(after[2] - before[2])), "{before:?} {after:?}");
 }

@@ -11,10 +11,7 @@
 //!
 //! `cargo run --example fenced_write`; the exit code says whether both stories came out like this.
 //! The story is Kleppmann's, "How to do distributed locking" (2016).
-#![allow(
-    clippy::print_stdout,
-    reason = "an example tells its story on standard output"
-)]
+#![allow(clippy::print_stdout, reason = "an example tells its story on standard output")]
 
 use std::{
     error::Error,
@@ -44,10 +41,7 @@ fn main() -> Result<()> {
     match words.as_slice() {
         [] => tell_both(),
         ["book", payment, folder, fence] => {
-            let account = Account {
-                folder: folder.into(),
-                fenced: *fence == "fenced",
-            };
+            let account = Account { folder: folder.into(), fenced: *fence == "fenced" };
             book(payment.parse()?, &account)
         }
         _ => Err("usage: fenced_write".into()),
@@ -64,10 +58,7 @@ struct Account {
 
 impl Account {
     fn open(folder: &Path, fenced: bool) -> Result<Self> {
-        let account = Self {
-            folder: folder.to_owned(),
-            fenced,
-        };
+        let account = Self { folder: folder.to_owned(), fenced };
         account.replace(Fence::default(), OPENING_BALANCE)?;
         Ok(account)
     }
@@ -96,10 +87,8 @@ impl Account {
 
     fn load(&self) -> Result<(Fence, u64)> {
         let text = fs::read_to_string(self.path())?;
-        let (highest, balance) = text
-            .trim()
-            .split_once('\n')
-            .ok_or("the account file is damaged")?;
+        let (highest, balance) =
+            text.trim().split_once('\n').ok_or("the account file is damaged")?;
         Ok((Fence::resume(highest.parse()?), balance.parse()?))
     }
 
@@ -121,16 +110,9 @@ impl Account {
 #[tokio::main(worker_threads = 1)]
 async fn book(payment: u64, account: &Account) -> Result<()> {
     let locks = Locker::new(Local::connect(account.folder.join("locks")).await?);
-    let guard = locks
-        .acquire("account")
-        .ttl(Ttl::secs(1)?)
-        .wait(Duration::from_secs(20))
-        .await?;
+    let guard = locks.acquire("account").ttl(Ttl::secs(1)?).wait(Duration::from_secs(20)).await?;
     let balance = account.read(guard.token())?;
-    println!(
-        "takes the lock with token {}, reads {balance}",
-        guard.token()
-    );
+    println!("takes the lock with token {}, reads {balance}", guard.token());
     wait_for_word()?;
     match account.write(guard.token(), balance + payment) {
         Ok(balance) => println!("writes {balance}"),
@@ -157,22 +139,14 @@ fn wait_for_word() -> Result<()> {
 fn tell_both() -> Result<()> {
     println!("Without a fence:");
     let balance = tell(false)?;
-    expect(
-        balance,
-        OPENING_BALANCE + FIRST_PAYMENT,
-        "the second payment was to be lost",
-    )?;
+    expect(balance, OPENING_BALANCE + FIRST_PAYMENT, "the second payment was to be lost")?;
     println!(
         "  {OPENING_BALANCE} + {FIRST_PAYMENT} + {SECOND_PAYMENT} = {balance}: the second's payment is lost.\n"
     );
 
     println!("With a fence in the file:");
     let balance = tell(true)?;
-    expect(
-        balance,
-        OPENING_BALANCE + SECOND_PAYMENT,
-        "the first was to be refused",
-    )?;
+    expect(balance, OPENING_BALANCE + SECOND_PAYMENT, "the first was to be refused")?;
     println!(
         "  The balance is {balance}: nothing is lost, and the first knows that it has to book again."
     );
@@ -216,22 +190,12 @@ struct Clerk {
 impl Clerk {
     fn start(name: &'static str, payment: u64, account: &Account) -> Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
-        command
-            .args(["book", &payment.to_string()])
-            .arg(&account.folder);
+        command.args(["book", &payment.to_string()]).arg(&account.folder);
         command.arg(if account.fenced { "fenced" } else { "without" });
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()?;
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let input = child.stdin.take().ok_or("no pipe")?;
         let output = BufReader::new(child.stdout.take().ok_or("no pipe")?);
-        Ok(Self {
-            name,
-            child,
-            input,
-            output,
-        })
+        Ok(Self { name, child, input, output })
     }
 
     /// Passes on the next thing that it tells; it tells something or ends within its limits.

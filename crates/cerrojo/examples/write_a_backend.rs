@@ -66,11 +66,7 @@ struct Row {
 
 impl Service {
     fn new() -> Self {
-        Self {
-            id: StoreId::random(),
-            table: Mutex::default(),
-            down: AtomicBool::new(false),
-        }
+        Self { id: StoreId::random(), table: Mutex::default(), down: AtomicBool::new(false) }
     }
 
     /// One question: an atomic step on the table.
@@ -130,9 +126,7 @@ impl Table {
 
     /// Never re-creates: what is gone stays gone, and what is broken is not renewed.
     fn renew(&mut self, lease: &ToyLease, now: Instant) -> bool {
-        let own = self
-            .own(&lease.name, lease.owner, now)
-            .filter(|row| !row.broken);
+        let own = self.own(&lease.name, lease.owner, now).filter(|row| !row.broken);
         own.map(|row| row.ends_at = now + lease.ttl.get()).is_some()
     }
 
@@ -173,10 +167,7 @@ impl Toy {
     async fn attempt(&self, request: &Request) -> Result<Acquired<ToyLease>> {
         // Read before the question goes out: certainly not later than the store's own start of the TTL.
         let counted_from = Instant::now();
-        let answer = self
-            .service
-            .ask(|table, now| table.acquire(request, now))
-            .await?;
+        let answer = self.service.ask(|table, now| table.acquire(request, now)).await?;
         Ok(match answer {
             Ok(token) => Acquired::Granted(self.lease(request, token, counted_from)),
             Err(holder) => Acquired::Refused(Some(holder)),
@@ -208,10 +199,7 @@ impl Backend for Toy {
 
     /// After an error the owner may hold the lock all the same. Had the store a queue, it would leave that too.
     async fn give_back(&self, name: &LockName, owner: OwnerId) -> Result<()> {
-        self.service
-            .ask(|table, now| table.release(name, owner, now))
-            .await
-            .map(drop)
+        self.service.ask(|table, now| table.release(name, owner, now)).await.map(drop)
     }
 }
 
@@ -246,10 +234,7 @@ impl Lease for ToyLease {
     type Token = FencingToken;
 
     fn grant(&self) -> FencedGrant {
-        FencedGrant {
-            number: self.token,
-            store: self.service.id,
-        }
+        FencedGrant { number: self.token, store: self.service.id }
     }
 
     fn counted_from(&self) -> Instant {
@@ -263,20 +248,15 @@ impl Lease for ToyLease {
     /// Counts anew only once the store has said yes, and from before it was asked.
     async fn renew(&mut self) -> Result<()> {
         let asked_at = Instant::now();
-        let renewed = self
-            .service
-            .ask(|table, now| table.renew(self, now))
-            .await?;
+        let renewed = self.service.ask(|table, now| table.renew(self, now)).await?;
         self.held(renewed)?;
         self.counted_from = asked_at;
         Ok(())
     }
 
     async fn release(&mut self) -> Result<()> {
-        let released = self
-            .service
-            .ask(|table, now| table.release(&self.name, self.owner, now))
-            .await?;
+        let released =
+            self.service.ask(|table, now| table.release(&self.name, self.owner, now)).await?;
         self.held(released)
     }
 }
@@ -289,18 +269,13 @@ impl Inspect for Toy {
             .ask(|table, now| {
                 let live = table.rows.iter().filter(|(_, row)| now < row.ends_at);
                 let further = live.filter(|(name, _)| after.is_none_or(|after| *name > after));
-                further
-                    .take(limit)
-                    .map(|(name, row)| row.info(name, now))
-                    .collect()
+                further.take(limit).map(|(name, row)| row.info(name, now)).collect()
             })
             .await
     }
 
     async fn holder(&self, name: &LockName) -> Result<Option<HolderInfo>> {
-        self.service
-            .ask(|table, now| table.live(name, now).map(|row| row.info(name, now)))
-            .await
+        self.service.ask(|table, now| table.live(name, now).map(|row| row.info(name, now))).await
     }
 
     /// A broken row takes no more renewals; it is free at its end, or at once.
@@ -359,10 +334,7 @@ impl Harness for ToyHarness {
     }
 
     async fn open(&self, _url: &str) -> Result<Toy> {
-        Err(Error::new(
-            ErrorKind::Invalid,
-            "the toy's store lives inside one process",
-        ))
+        Err(Error::new(ErrorKind::Invalid, "the toy's store lives inside one process"))
     }
 }
 
@@ -370,9 +342,7 @@ impl Instance for ToyInstance {
     type Backend = Toy;
 
     async fn connect(&self) -> Result<Toy> {
-        Ok(Toy {
-            service: Arc::clone(&self.0),
-        })
+        Ok(Toy { service: Arc::clone(&self.0) })
     }
 
     fn sever(&self) -> Option<Severed> {

@@ -235,19 +235,8 @@ mod tests {
     fn arithmetic_saturates() {
         let late = Instant::from_nanos(u64::MAX - 1) + Duration::MAX;
         assert_eq!(late.as_nanos(), u64::MAX);
-        assert_eq!(
-            Instant::from_nanos(5) - Duration::MAX,
-            Instant::from_nanos(0)
-        );
-        assert_eq!(
-            Instant::from_nanos(57)
-                .floor_to(Duration::from_nanos(10))
-                .as_nanos(),
-            50
-        );
-        assert_eq!(
-            Instant::from_nanos(57).floor_to(Duration::ZERO).as_nanos(),
-            57
-        );
+        assert_eq!(Instant::from_nanos(5) - Duration::MAX, Instant::from_nanos(0));
+        assert_eq!(Instant::from_nanos(57).floor_to(Duration::from_nanos(10)).as_nanos(), 50);
+        assert_eq!(Instant::from_nanos(57).floor_to(Duration::ZERO).as_nanos(), 57);
     }
 }

@@ -26,11 +26,7 @@ struct Scheme {
 }
 
 const SCHEMES: &[Scheme] = &[
-    Scheme {
-        name: "memory",
-        example: "memory:",
-        feature: None,
-    },
+    Scheme { name: "memory", example: "memory:", feature: None },
     Scheme {
         name: "local",
         example: "local: or local:/var/lib/app/locks",
@@ -55,18 +51,11 @@ pub async fn connect(url: &str, options: Options) -> Result<AnyLocker> {
     let (scheme, rest) = url.split_once(':').unwrap_or((url, ""));
     match scheme {
         "memory" if rest.is_empty() => Ok(fenced(crate::backend::memory::Memory::new(), options)),
-        "memory" => Err(invalid(format!(
-            "`{url}`: memory: takes nothing after the colon"
-        ))),
+        "memory" => Err(invalid(format!("`{url}`: memory: takes nothing after the colon"))),
         #[cfg(all(feature = "local", target_os = "linux"))]
-        "local" => Ok(fenced(
-            crate::backend::local::Local::connect_url(rest).await?,
-            options,
-        )),
+        "local" => Ok(fenced(crate::backend::local::Local::connect_url(rest).await?, options)),
         #[cfg(all(feature = "local", not(target_os = "linux")))]
-        "local" => Err(invalid(
-            "local: works on Linux only; use a store on a server".to_owned(),
-        )),
+        "local" => Err(invalid("local: works on Linux only; use a store on a server".to_owned())),
         _ => Err(unknown(scheme)),
     }
 }
@@ -80,15 +69,9 @@ fn fenced<B: Backend<Lease: Lease<Token = FencingToken>>>(
 
 /// Says which schemes there are, and which feature would bring the one asked for.
 fn unknown(scheme: &str) -> Error {
-    let off = SCHEMES
-        .iter()
-        .find(|known| known.name == scheme)
-        .and_then(|known| known.feature);
-    let there: Vec<_> = SCHEMES
-        .iter()
-        .filter(|s| s.feature.is_none_or(|(_, on)| on))
-        .map(|s| s.example)
-        .collect();
+    let off = SCHEMES.iter().find(|known| known.name == scheme).and_then(|known| known.feature);
+    let there: Vec<_> =
+        SCHEMES.iter().filter(|s| s.feature.is_none_or(|(_, on)| on)).map(|s| s.example).collect();
     let there = there.join(", ");
     invalid(match off {
         Some((feature, _)) => format!(
@@ -197,12 +180,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_unknown_scheme_is_told_which_there_are() {
-        for url in [
-            "carrier-pigeon://coop",
-            "",
-            "/var/lib/locks",
-            "nope:secret@host",
-        ] {
+        for url in ["carrier-pigeon://coop", "", "/var/lib/locks", "nope:secret@host"] {
             let error = connect(url, Options::default()).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Invalid);
             assert!(error.to_string().contains("memory:"), "{error}");
@@ -212,12 +190,7 @@ mod tests {
 
     #[tokio::test]
     async fn memory_is_fenced_and_takes_no_path() {
-        assert!(
-            connect("memory:", Options::default())
-                .await
-                .unwrap()
-                .is_fenced()
-        );
+        assert!(connect("memory:", Options::default()).await.unwrap().is_fenced());
         assert!(connect("memory:x", Options::default()).await.is_err());
     }
 

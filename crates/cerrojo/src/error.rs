@@ -56,12 +56,7 @@ struct Inner {
 impl Error {
     /// An error of `kind`, with a message that says what was wrong, where, and what to do.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self(Box::new(Inner {
-            kind,
-            message: message.into(),
-            holder: None,
-            source: None,
-        }))
+        Self(Box::new(Inner { kind, message: message.into(), holder: None, source: None }))
     }
 
     /// Adds the error that caused this one.
@@ -109,10 +104,7 @@ impl fmt::Debug for Error {
 
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        self.0
-            .source
-            .as_deref()
-            .map(|source| source as &(dyn StdError + 'static))
+        self.0.source.as_deref().map(|source| source as &(dyn StdError + 'static))
     }
 }
 

@@ -70,10 +70,7 @@ impl Fence {
     pub fn admit(&mut self, token: impl Into<PresentedToken>) -> Result<(), Stale> {
         let presented = token.into().get();
         if presented < self.highest {
-            return Err(Stale {
-                presented,
-                highest: self.highest,
-            });
+            return Err(Stale { presented, highest: self.highest });
         }
         self.highest = presented;
         Ok(())
@@ -117,10 +114,7 @@ mod tests {
         for number in [1, 1, 5, 5, FencingToken::MAX] {
             fence.admit(token(number)).unwrap();
         }
-        let stale = Stale {
-            presented: 5,
-            highest: FencingToken::MAX,
-        };
+        let stale = Stale { presented: 5, highest: FencingToken::MAX };
         assert_eq!(fence.admit(token(5)), Err(stale));
         assert_eq!(fence.highest(), FencingToken::MAX);
     }
@@ -133,10 +127,7 @@ mod tests {
         let read_by_33 = value;
         access(34).unwrap();
         let read_by_34 = value;
-        assert!(
-            access(33).is_err(),
-            "the late write of 33, from {read_by_33}, is refused"
-        );
+        assert!(access(33).is_err(), "the late write of 33, from {read_by_33}, is refused");
         access(34).unwrap();
         value = read_by_34 + 1;
         assert_eq!(value, 11);

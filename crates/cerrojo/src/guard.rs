@@ -136,12 +136,7 @@ impl<T: Token> Guard<T> {
         status: watch::Receiver<Status>,
         release: oneshot::Sender<ReleaseReply>,
     ) -> Self {
-        Self {
-            name,
-            grant,
-            signal: LostSignal(status),
-            release,
-        }
+        Self { name, grant, signal: LostSignal(status), release }
     }
 
     /// What is locked.
@@ -164,9 +159,7 @@ impl<T: Token> Guard<T> {
 
     /// How long the lease may be acted on unless renewed again; zero once lost.
     pub fn remaining(&self) -> std::time::Duration {
-        self.valid_until()
-            .map(Instant::remaining)
-            .unwrap_or_default()
+        self.valid_until().map(Instant::remaining).unwrap_or_default()
     }
 
     /// How often the lease has been renewed.
@@ -225,12 +218,7 @@ impl<T: Token> Guard<T> {
     /// guard, which releases too.
     pub async fn release(self) -> Result<()> {
         let (reply, answer) = oneshot::channel();
-        let Self {
-            name,
-            signal,
-            release,
-            ..
-        } = self;
+        let Self { name, signal, release, .. } = self;
         let asked = release.send(reply).is_ok();
         match answer.await {
             Ok(result) if asked => result,
@@ -260,18 +248,8 @@ impl Guard<FencingToken> {
 
     /// Forgets the token. There is no way back.
     pub fn into_approximate(self) -> ApproximateGuard {
-        let Self {
-            name,
-            signal,
-            release,
-            ..
-        } = self;
-        Guard {
-            name,
-            grant: (),
-            signal,
-            release,
-        }
+        let Self { name, signal, release, .. } = self;
+        Guard { name, grant: (), signal, release }
     }
 }
 

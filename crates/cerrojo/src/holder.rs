@@ -58,11 +58,7 @@ impl HolderInfo {
 
 impl fmt::Display for HolderInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "held by {}",
-            self.identity.host.as_deref().unwrap_or("an unknown host")
-        )?;
+        write!(f, "held by {}", self.identity.host.as_deref().unwrap_or("an unknown host"))?;
         if let Some(pid) = self.identity.pid {
             write!(f, " pid {pid}")?;
         }

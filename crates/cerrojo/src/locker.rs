@@ -59,21 +59,12 @@ impl Options {
 }
 
 fn this_process() -> Identity {
-    Identity {
-        host: host_name(),
-        pid: Some(std::process::id()),
-        label: None,
-    }
+    Identity { host: host_name(), pid: Some(std::process::id()), label: None }
 }
 
 #[cfg(target_os = "linux")]
 fn host_name() -> Option<String> {
-    Some(
-        rustix::system::uname()
-            .nodename()
-            .to_string_lossy()
-            .into_owned(),
-    )
+    Some(rustix::system::uname().nodename().to_string_lossy().into_owned())
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -116,9 +107,7 @@ struct Inner<B> {
 
 impl<B> Clone for Locker<B> {
     fn clone(&self) -> Self {
-        Self {
-            inner: Arc::clone(&self.inner),
-        }
+        Self { inner: Arc::clone(&self.inner) }
     }
 }
 
@@ -138,9 +127,7 @@ impl<B: Backend> Locker<B> {
             closed: CancellationToken::new(),
             places,
         };
-        Self {
-            inner: Arc::new(inner),
-        }
+        Self { inner: Arc::new(inner) }
     }
 
     /// Acquires `name`: await the answer, or set a [`ttl`](Acquire::ttl) and a [`wait`](Acquire::wait) first.
@@ -166,13 +153,7 @@ impl<B: Backend> Locker<B> {
     {
         let wait = Wait::Forever;
         let name = name.try_into().map_err(Into::into);
-        Acquire {
-            locker: self,
-            name,
-            ttl: Ttl::default(),
-            wait,
-            bound_to: BoundTo::default(),
-        }
+        Acquire { locker: self, name, ttl: Ttl::default(), wait, bound_to: BoundTo::default() }
     }
 
     /// Acquires `name` only if it is free now. The same as `acquire(name).wait(Wait::No)`.
@@ -204,15 +185,13 @@ impl<B: Backend> Locker<B> {
     pub async fn close(&self, deadline: Deadline) -> Result<()> {
         self.inner.closed.cancel();
         self.inner.keepers.close();
-        clock::until(deadline.instant(), self.inner.keepers.wait())
-            .await
-            .map_err(|elapsed| {
-                let open = self.inner.keepers.len();
-                let message = format!(
-                    "{open} locks were not yet released when closing was over; their TTL frees them"
-                );
-                Error::new(ErrorKind::Indeterminate, message).with_source(elapsed)
-            })
+        clock::until(deadline.instant(), self.inner.keepers.wait()).await.map_err(|elapsed| {
+            let open = self.inner.keepers.len();
+            let message = format!(
+                "{open} locks were not yet released when closing was over; their TTL frees them"
+            );
+            Error::new(ErrorKind::Indeterminate, message).with_source(elapsed)
+        })
     }
 
     /// The holders of up to `limit` locks, by name, from the first name after `after`.
@@ -282,15 +261,9 @@ impl<B: Backend> Locker<B> {
         let name = request.name().clone();
         let shared = Arc::clone(&self.inner.shared);
         let runtime = tokio::runtime::Handle::try_current().map_err(no_runtime)?;
-        self.inner.keepers.spawn_on(
-            keeper::serve(Errand {
-                shared,
-                request,
-                turn,
-                reply,
-            }),
-            &runtime,
-        );
+        self.inner
+            .keepers
+            .spawn_on(keeper::serve(Errand { shared, request, turn, reply }), &runtime);
         let answer = tokio::select! {
             answer = answer => answer,
             () = self.inner.closed.cancelled() => return Err(closed()),
@@ -438,12 +411,10 @@ fn check_label(identity: &Identity) -> Result<()> {
 }
 
 async fn limited<T>(what: &str, call: impl Future<Output = Result<T>>) -> Result<T> {
-    clock::within(CALL_LIMIT, call)
-        .await
-        .unwrap_or_else(|elapsed| {
-            let message = format!("{what}: the store did not answer within {CALL_LIMIT:?}");
-            Err(Error::new(ErrorKind::Indeterminate, message).with_source(elapsed))
-        })
+    clock::within(CALL_LIMIT, call).await.unwrap_or_else(|elapsed| {
+        let message = format!("{what}: the store did not answer within {CALL_LIMIT:?}");
+        Err(Error::new(ErrorKind::Indeterminate, message).with_source(elapsed))
+    })
 }
 
 fn late(name: &LockName) -> Error {
@@ -458,9 +429,6 @@ fn closed() -> Error {
 }
 
 fn no_runtime(error: tokio::runtime::TryCurrentError) -> Error {
-    Error::new(
-        ErrorKind::Invalid,
-        "acquire needs a Tokio runtime: none runs here",
-    )
-    .with_source(error)
+    Error::new(ErrorKind::Invalid, "acquire needs a Tokio runtime: none runs here")
+        .with_source(error)
 }

@@ -114,17 +114,9 @@ mod tests {
     #[test]
     fn takes_by_rule() {
         let longest = "x".repeat(512);
-        for text in [
-            "a",
-            "../../etc/passwd",
-            "100%",
-            "{slot}",
-            "a b",
-            "🔒",
-            " ",
-            "a:b*c?",
-            &longest,
-        ] {
+        for text in
+            ["a", "../../etc/passwd", "100%", "{slot}", "a b", "🔒", " ", "a:b*c?", &longest]
+        {
             assert_eq!(text.parse::<LockName>().unwrap().as_str(), text);
         }
     }
@@ -147,9 +139,6 @@ mod tests {
 
     #[test]
     fn case_matters() {
-        assert_ne!(
-            "a".parse::<LockName>().unwrap(),
-            "A".parse::<LockName>().unwrap()
-        );
+        assert_ne!("a".parse::<LockName>().unwrap(), "A".parse::<LockName>().unwrap());
     }
 }

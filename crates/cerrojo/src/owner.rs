@@ -114,9 +114,7 @@ fn parse(text: &str) -> Result<[u8; 16], InvalidId> {
     if text.len() != 32 || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
         return Err(InvalidId);
     }
-    u128::from_str_radix(text, 16)
-        .map(u128::to_be_bytes)
-        .map_err(|_| InvalidId)
+    u128::from_str_radix(text, 16).map(u128::to_be_bytes).map_err(|_| InvalidId)
 }
 
 #[cfg(test)]
@@ -134,12 +132,7 @@ mod tests {
     fn hex_goes_both_ways() {
         let owner = OwnerId::from_bytes([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 255]);
         assert_eq!(owner.to_hex().parse(), Ok(owner));
-        for text in [
-            "",
-            "+0000000000000000000000000000001",
-            "zz",
-            &"0".repeat(33),
-        ] {
+        for text in ["", "+0000000000000000000000000000001", "zz", &"0".repeat(33)] {
             assert_eq!(text.parse::<OwnerId>(), Err(InvalidId));
         }
     }

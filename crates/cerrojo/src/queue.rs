@@ -45,23 +45,14 @@ impl Queue {
         let place = self.enter(name);
         // Lines are never closed, so an error cannot be; were it one, the store still excludes.
         let permit = Arc::clone(&place.line).acquire_owned().await.ok();
-        Turn {
-            _permit: permit,
-            _place: place,
-        }
+        Turn { _permit: permit, _place: place }
     }
 
     fn enter(self: &Arc<Self>, name: &LockName) -> Place {
         let line = Arc::clone(
-            self.lines()
-                .entry(name.clone())
-                .or_insert_with(|| Arc::new(Semaphore::new(1))),
+            self.lines().entry(name.clone()).or_insert_with(|| Arc::new(Semaphore::new(1))),
         );
-        Place {
-            queue: Arc::clone(self),
-            name: name.clone(),
-            line,
-        }
+        Place { queue: Arc::clone(self), name: name.clone(), line }
     }
 
     fn lines(&self) -> MutexGuard<'_, HashMap<LockName, Arc<Semaphore>>> {

@@ -158,19 +158,13 @@ impl Request {
     /// The same request by a new owner: an owner that was released is never acquired with again.
     #[must_use]
     pub(crate) fn renewed(&self) -> Self {
-        Self {
-            owner: OwnerId::random(),
-            ..self.clone()
-        }
+        Self { owner: OwnerId::random(), ..self.clone() }
     }
 
     /// The same request from the start: by a new owner, and not withdrawn.
     #[must_use]
     pub(crate) fn afresh(&self) -> Self {
-        Self {
-            cancel: CancellationToken::new(),
-            ..self.renewed()
-        }
+        Self { cancel: CancellationToken::new(), ..self.renewed() }
     }
 
     /// What to lock.

@@ -90,10 +90,7 @@ pub struct Drift {
 
 impl Default for Drift {
     fn default() -> Self {
-        Self {
-            rate_ppm: 10_000,
-            fixed: Duration::from_millis(2),
-        }
+        Self { rate_ppm: 10_000, fixed: Duration::from_millis(2) }
     }
 }
 
@@ -117,11 +114,7 @@ pub(crate) struct Validity {
 impl Validity {
     pub(crate) fn new(counted_from: Instant, ttl: Ttl, drift: Drift) -> Self {
         let until = counted_from + ttl.get().saturating_sub(drift.of(ttl));
-        Self {
-            counted_from,
-            until,
-            ttl,
-        }
+        Self { counted_from, until, ttl }
     }
 
     /// A third of the TTL in, at or before it on a grid of `tick`, so that renewals fall together.
@@ -178,14 +171,8 @@ mod tests {
     #[test]
     fn validity_is_ttl_less_drift_counted_from_the_request() {
         assert_eq!(validity(10_000).until, at(100_000 + 10_000 - 100 - 2));
-        assert_eq!(
-            validity(10).until,
-            at(100_000) + Duration::from_micros(7_900)
-        );
-        let all = Drift {
-            rate_ppm: u32::MAX,
-            fixed: ms(50),
-        };
+        assert_eq!(validity(10).until, at(100_000) + Duration::from_micros(7_900));
+        let all = Drift { rate_ppm: u32::MAX, fixed: ms(50) };
         assert_eq!(Validity::new(at(5), Ttl::MIN, all).until, at(5));
     }
 

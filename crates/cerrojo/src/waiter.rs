@@ -23,10 +23,7 @@ pub struct Poll {
 /// 5 ms, growing to 250 ms.
 impl Default for Poll {
     fn default() -> Self {
-        Self {
-            first: Duration::from_millis(5),
-            most: Duration::from_millis(250),
-        }
+        Self { first: Duration::from_millis(5), most: Duration::from_millis(250) }
     }
 }
 
@@ -65,9 +62,7 @@ where
 
 /// Sleeps for a jittered `pause`, but not past the end of the holder's TTL or of waiting.
 async fn pause_before_next(request: &Request, pause: Duration, holder: Option<&HolderInfo>) {
-    let ends_in = holder
-        .and_then(|holder| holder.ends_in)
-        .unwrap_or(Duration::MAX);
+    let ends_in = holder.and_then(|holder| holder.ends_in).unwrap_or(Duration::MAX);
     let due = Instant::now() + rng::jitter(pause).min(ends_in.max(Duration::from_millis(1)));
     tokio::select! {
         () = request.cancelled() => {}

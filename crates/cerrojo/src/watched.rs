@@ -40,15 +40,8 @@ impl Labels {
 
     fn with(&self, more: &[(&'static str, &'static str)]) -> Vec<Label> {
         let mut labels = vec![Label::from_static_parts("backend", self.backend)];
-        labels.extend(
-            more.iter()
-                .map(|(key, value)| Label::from_static_parts(key, value)),
-        );
-        labels.extend(
-            self.name
-                .iter()
-                .map(|name| Label::new("lock", name.clone())),
-        );
+        labels.extend(more.iter().map(|(key, value)| Label::from_static_parts(key, value)));
+        labels.extend(self.name.iter().map(|name| Label::new("lock", name.clone())));
         labels
     }
 

@@ -38,10 +38,7 @@ const RULES: &[(Rule, &[(&str, &str)])] = &[
             ("backend/memory.rs", "use crate::LeaseState;"),
             ("backend/memory.rs", "use crate::{locker, queue::Queue};"),
             ("backend/memory.rs", "use super::local::Local;"),
-            (
-                "backend/toy/lease.rs",
-                "use crate::backend::memory::Memory;",
-            ),
+            ("backend/toy/lease.rs", "use crate::backend::memory::Memory;"),
             ("backend/toy.rs", "use crate::*;"),
             ("backend/toy.rs", "use crate::erased::Erased as E;"),
             ("backend/toy.rs", "use crate::connect;"),
@@ -52,10 +49,7 @@ const RULES: &[(Rule, &[(&str, &str)])] = &[
             ("clock.rs", "use crate::Ttl;"),
         ],
     ),
-    (
-        rules::table_is_whole,
-        &[("helpers.rs", ""), ("waker/inner.rs", "")],
-    ),
+    (rules::table_is_whole, &[("helpers.rs", ""), ("waker/inner.rs", "")]),
     (
         rules::suite_uses_the_public_api,
         &[
@@ -63,15 +57,9 @@ const RULES: &[(Rule, &[(&str, &str)])] = &[
             ("conformance/cases.rs", "use crate::rng;"),
             ("conformance/cases.rs", "use crate::guard::Status;"),
             ("conformance/cases.rs", "use super::super::queue::Queue;"),
-            (
-                "conformance/cases.rs",
-                "use crate::{clock::{self, source}};",
-            ),
+            ("conformance/cases.rs", "use crate::{clock::{self, source}};"),
             ("conformance/cases.rs", "use crate::watched::Labels;"),
-            (
-                "conformance/cases.rs",
-                "use crate::backend::memory::Memory;",
-            ),
+            ("conformance/cases.rs", "use crate::backend::memory::Memory;"),
             ("conformance/cases.rs", "use crate::*;"),
         ],
     ),
@@ -82,10 +70,7 @@ const RULES: &[(Rule, &[(&str, &str)])] = &[
             ("guard.rs", "fn now() { std::time::SystemTime::now(); }"),
             ("waiter.rs", "use tokio::time::sleep;"),
             ("waiter.rs", "use tokio::{time, sync};"),
-            (
-                "backend/memory.rs",
-                "fn f() { rustix::time::clock_gettime(CLOCK); }",
-            ),
+            ("backend/memory.rs", "fn f() { rustix::time::clock_gettime(CLOCK); }"),
             ("locker.rs", "fn f() { std::thread::sleep(LONG) }"),
             ("owner.rs", "fn f() -> u8 { rand::random() }"),
             ("clock.rs", "fn f() -> u8 { rand::random() }"),
@@ -98,10 +83,7 @@ const RULES: &[(Rule, &[(&str, &str)])] = &[
         rules::local_scripts_read_no_clock,
         &[
             ("backend/local/sql/acquire.sql", "SELECT unixepoch('now');"),
-            (
-                "backend/local/store.rs",
-                "const S: &str = r#\"SELECT RandomBlob(16)\"#;",
-            ),
+            ("backend/local/store.rs", "const S: &str = r#\"SELECT RandomBlob(16)\"#;"),
         ],
     ),
     (
@@ -119,10 +101,7 @@ const RULES: &[(Rule, &[(&str, &str)])] = &[
             ("guard.rs", "fn f() { println!(\"held\") }"),
             ("guard.rs", "fn f() { eprint!(\"held\") }"),
             ("keeper.rs", "fn f() { dbg!(1); }"),
-            (
-                "keeper.rs",
-                "fn f() { std::io::stderr().write(b\"lost\"); }",
-            ),
+            ("keeper.rs", "fn f() { std::io::stderr().write(b\"lost\"); }"),
         ],
     ),
     (
@@ -137,10 +116,7 @@ const RULES: &[(Rule, &[(&str, &str)])] = &[
                 "use rusqlite::Connection; pub struct Open { pub inner: Connection }",
             ),
             ("backend/memory.rs", "pub use rusqlite::Error;"),
-            (
-                "backend/memory.rs",
-                "use redis::Client; pub struct Open(pub Client);",
-            ),
+            ("backend/memory.rs", "use redis::Client; pub struct Open(pub Client);"),
         ],
     ),
 ];
@@ -148,12 +124,7 @@ const RULES: &[(Rule, &[(&str, &str)])] = &[
 /// Asserts that nothing breaks a rule.
 fn assert_clean(found: &[Violation]) {
     let list: Vec<_> = found.iter().map(ToString::to_string).collect();
-    assert!(
-        list.is_empty(),
-        "{} broken:\n  {}",
-        list.len(),
-        list.join("\n  ")
-    );
+    assert!(list.is_empty(), "{} broken:\n  {}", list.len(), list.join("\n  "));
 }
 
 #[test]
@@ -186,46 +157,22 @@ fn what_is_allowed_is_not_caught() {
             "spi.rs",
             "// use crate::keeper::Keeper;\n/* println!() /* rand::random() */ std::env::var */",
         ),
-        (
-            "spi.rs",
-            "/// ```\n/// use crate::Locker;\n/// ```\nfn f() {}",
-        ),
+        ("spi.rs", "/// ```\n/// use crate::Locker;\n/// ```\nfn f() {}"),
         (
             "spi.rs",
             "const S: &str = \"crate::keeper \\\" println!()\"; const R: &str = r#\"crate::locker\"#;",
         ),
-        (
-            "name.rs",
-            "#[cfg(test)]\nmod more { use crate::Locker; fn f() { println!(); } }",
-        ),
-        (
-            "name.rs",
-            "#[cfg(test)]\n#[path = \"x.rs\"]\nuse crate::{Locker, Guard};",
-        ),
-        (
-            "name.rs",
-            "const A: char = '\"'; const B: char = '\\''; fn f<'a>(_: &'a str) {}",
-        ),
-        (
-            "keeper/tests.rs",
-            "use crate::backend::memory::Memory; fn f() { tokio::time::pause(); }",
-        ),
-        (
-            "backend/toy/backend.rs",
-            "use super::lease::Lease; use crate::backend::toy::config;",
-        ),
+        ("name.rs", "#[cfg(test)]\nmod more { use crate::Locker; fn f() { println!(); } }"),
+        ("name.rs", "#[cfg(test)]\n#[path = \"x.rs\"]\nuse crate::{Locker, Guard};"),
+        ("name.rs", "const A: char = '\"'; const B: char = '\\''; fn f<'a>(_: &'a str) {}"),
+        ("keeper/tests.rs", "use crate::backend::memory::Memory; fn f() { tokio::time::pause(); }"),
+        ("backend/toy/backend.rs", "use super::lease::Lease; use crate::backend::toy::config;"),
         (
             "backend/toy/lease.rs",
             "use crate::{Error, FencedGrant, clock::Instant, rng, spi::Lease};",
         ),
-        (
-            "backend/toy.rs",
-            "use redis::Client; impl Toy { pub fn from_client(client: Client) {} }",
-        ),
-        (
-            "backend/toy.rs",
-            "use redis::Client; pub struct Toy(Client); struct Two { one: Client }",
-        ),
+        ("backend/toy.rs", "use redis::Client; impl Toy { pub fn from_client(client: Client) {} }"),
+        ("backend/toy.rs", "use redis::Client; pub struct Toy(Client); struct Two { one: Client }"),
         (
             "conformance/cases.rs",
             "use crate::{Locker, LockName, spi::{Backend, Poll}, clock::sleep};",
@@ -234,21 +181,14 @@ fn what_is_allowed_is_not_caught() {
             "conformance/cases.rs",
             "use super::Harness; use crate::conformance::faulty::Faulty; fn f() { println!(); }",
         ),
-        (
-            "keeper.rs",
-            "fn f() { clock::Instant::now(); let time = Instant::now(); }",
-        ),
+        ("keeper.rs", "fn f() { clock::Instant::now(); let time = Instant::now(); }"),
     ];
     let library = Tree::library();
     for (file, text) in fine {
         let more = library.clone().with(file, text);
         for (rule, _) in RULES {
             let found = rule(&more);
-            assert_eq!(
-                found.len(),
-                rule(&library).len(),
-                "caught: {text} in {file}: {found:?}"
-            );
+            assert_eq!(found.len(), rule(&library).len(), "caught: {text} in {file}: {found:?}");
         }
     }
 }
@@ -256,18 +196,13 @@ fn what_is_allowed_is_not_caught() {
 #[test]
 fn the_command_line_names_no_driver() {
     assert_clean(&rules::no_driver_is_named(&Tree::of_crate("cerrojo-cli")));
-    assert_clean(&rules::no_driver_is_a_dependency(&tree::manifest(
-        "cerrojo-cli",
-    )));
+    assert_clean(&rules::no_driver_is_a_dependency(&tree::manifest("cerrojo-cli")));
 }
 
 #[test]
 fn a_driver_in_a_program_is_caught() {
     let named = |text| rules::no_driver_is_named(&Tree::library().with("main.rs", text)).len();
-    assert_eq!(
-        named("use tokio_postgres::Client; fn f() { redis::cmd() }"),
-        named("") + 2
-    );
+    assert_eq!(named("use tokio_postgres::Client; fn f() { redis::cmd() }"), named("") + 2);
     assert_eq!(named("use cerrojo::backend::redis::Redis;"), named(""));
     let manifests = [
         "[dependencies]\nredis = \"1\"",
@@ -275,11 +210,7 @@ fn a_driver_in_a_program_is_caught() {
         "[target.'cfg(unix)'.build-dependencies]\nrusqlite.workspace = true",
     ];
     for manifest in manifests {
-        assert_eq!(
-            rules::no_driver_is_a_dependency(manifest).len(),
-            1,
-            "{manifest}"
-        );
+        assert_eq!(rules::no_driver_is_a_dependency(manifest).len(), 1, "{manifest}");
     }
     assert_clean(&rules::no_driver_is_a_dependency(
         "[package]\nname = \"redis\"\n[features]\nredis = []",
@@ -288,9 +219,7 @@ fn a_driver_in_a_program_is_caught() {
 
 #[test]
 fn the_testbed_stands_alone() {
-    assert_clean(&rules::testbed_stands_alone(&tree::manifest(
-        "cerrojo-testbed",
-    )));
+    assert_clean(&rules::testbed_stands_alone(&tree::manifest("cerrojo-testbed")));
     assert!(
         !rules::testbed_stands_alone("[dev-dependencies]\ncerrojo = { path = \"..\" }").is_empty()
     );
@@ -302,14 +231,8 @@ fn every_dependency_has_its_reason() {
     let found = rules::dependencies_have_reasons(&tree::workspace_file("Cargo.toml"), &reasons);
     assert_clean(&found);
     let manifest = "[workspace.dependencies]\none = \"1\"\ncerrojo = { path = \".\" }";
-    assert_clean(&rules::dependencies_have_reasons(
-        manifest,
-        "| `one` | why |",
-    ));
-    assert_eq!(
-        rules::dependencies_have_reasons(manifest, "| `two` | why |").len(),
-        2
-    );
+    assert_clean(&rules::dependencies_have_reasons(manifest, "| `one` | why |"));
+    assert_eq!(rules::dependencies_have_reasons(manifest, "| `two` | why |").len(), 2);
 }
 
 #[test]

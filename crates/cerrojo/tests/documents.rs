@@ -24,7 +24,8 @@ fn read_all(folder: &Path, text: &mut String) {
 }
 
 fn guarantees() -> String {
-    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guarantees.md")).unwrap()
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guarantees.md"))
+        .unwrap()
 }
 
 /// What a promise names as its proof: the words in backticks between its last parentheses.

@@ -26,50 +26,23 @@ type Outcome = Result<(), Failed>;
 fn main() -> ExitCode {
     local_child::main_with_disk(
         &[
-            (
-                "garbage_for_a_header_is_told_and_left_alone",
-                garbage_header,
-            ),
-            (
-                "a_database_of_something_else_is_told_and_left_alone",
-                foreign_database,
-            ),
+            ("garbage_for_a_header_is_told_and_left_alone", garbage_header),
+            ("a_database_of_something_else_is_told_and_left_alone", foreign_database),
             ("damaged_pages_are_told_and_grant_nothing", damaged_pages),
             ("a_truncated_database_is_told_and_left_alone", truncated),
             ("a_newer_schema_is_told_and_left_alone", newer_schema),
-            (
-                "a_second_time_namespace_is_told_and_left_alone",
-                second_time_namespace,
-            ),
-            (
-                "a_file_in_place_of_the_folder_is_told_and_left_alone",
-                file_for_folder,
-            ),
-            (
-                "a_folder_that_others_can_use_is_told_and_left_alone",
-                folder_of_others,
-            ),
+            ("a_second_time_namespace_is_told_and_left_alone", second_time_namespace),
+            ("a_file_in_place_of_the_folder_is_told_and_left_alone", file_for_folder),
+            ("a_folder_that_others_can_use_is_told_and_left_alone", folder_of_others),
             ("a_deleted_folder_grants_nothing_any_more", deleted_folder),
-            (
-                "a_turn_that_is_never_passed_on_ends_calls_and_leases_but_nothing_else",
-                stuck_turn,
-            ),
+            ("a_turn_that_is_never_passed_on_ends_calls_and_leases_but_nothing_else", stuck_turn),
             ("all_files_are_private_whatever_the_umask", private_files),
             ("jumps_of_the_wall_clock_change_nothing", wall_clock_jumps),
-            (
-                "a_holder_stopped_past_its_ttl_reads_lost_before_it_acts",
-                stopped_holder,
-            ),
+            ("a_holder_stopped_past_its_ttl_reads_lost_before_it_acts", stopped_holder),
         ],
         &[
-            (
-                "a_full_disk_makes_no_store_until_there_is_room",
-                full_at_creation,
-            ),
-            (
-                "a_full_disk_in_use_is_told_and_all_works_again_with_room",
-                full_in_use,
-            ),
+            ("a_full_disk_makes_no_store_until_there_is_room", full_at_creation),
+            ("a_full_disk_in_use_is_told_and_all_works_again_with_room", full_in_use),
             ("a_read_only_store_is_told_and_left_alone", read_only_store),
             ("a_read_only_folder_gets_no_store", read_only_folder),
         ],
@@ -120,9 +93,7 @@ fn refused(folder: &Path, kinds: &[ErrorKind], words: &[&str]) -> Result<(), Fai
 }
 
 fn check_complaint(said: &str, folder: &Path, kinds: &[ErrorKind], words: &[&str]) -> Outcome {
-    let kind = kinds
-        .iter()
-        .any(|kind| said.starts_with(&format!("error {} ", kind.as_str())));
+    let kind = kinds.iter().any(|kind| said.starts_with(&format!("error {} ", kind.as_str())));
     let named = said.contains(&folder.display().to_string());
     let told = words.iter().all(|word| said.contains(word));
     if kind && named && told {
@@ -140,39 +111,24 @@ fn refused_and_left_alone(folder: &Path, kinds: &[ErrorKind], words: &[&str]) ->
 }
 
 fn assert_same(before: &[(PathBuf, u32, Vec<u8>)], after: &[(PathBuf, u32, Vec<u8>)]) {
-    let changed: Vec<_> = before
-        .iter()
-        .filter(|file| !after.contains(file))
-        .map(|file| &file.0)
-        .collect();
-    let new: Vec<_> = after
-        .iter()
-        .filter(|file| !before.contains(file))
-        .map(|file| &file.0)
-        .collect();
-    assert!(
-        changed.is_empty() && new.is_empty(),
-        "gone or changed: {changed:?}, new: {new:?}"
-    );
+    let changed: Vec<_> =
+        before.iter().filter(|file| !after.contains(file)).map(|file| &file.0).collect();
+    let new: Vec<_> =
+        after.iter().filter(|file| !before.contains(file)).map(|file| &file.0).collect();
+    assert!(changed.is_empty() && new.is_empty(), "gone or changed: {changed:?}, new: {new:?}");
 }
 
 fn works(folder: &Path, after_token: u64) -> Outcome {
     let mut child = open_talker(folder);
     let line = child.ask("acquire works 30000 0", LONG)?;
-    assert!(
-        token_in(&line) > Some(after_token),
-        "{line} after {after_token}"
-    );
+    assert!(token_in(&line) > Some(after_token), "{line} after {after_token}");
     assert_eq!(child.ask("release works", LONG)?, "released");
     Ok(())
 }
 
 fn garbage_header() -> Outcome {
     let used = Used::new()?;
-    File::options()
-        .write(true)
-        .open(used.database())?
-        .write_all_at(&[0xA5; 100], 0)?;
+    File::options().write(true).open(used.database())?.write_all_at(&[0xA5; 100], 0)?;
     refused_and_left_alone(&used.folder(), &[ErrorKind::Corrupt], &["damaged"])
 }
 
@@ -185,15 +141,8 @@ fn foreign_database() -> Outcome {
     database.execute_batch("CREATE TABLE diary (entry TEXT); INSERT INTO diary VALUES ('dear')")?;
     drop(database);
     let bytes = fs::read(folder.join("locks.db"))?;
-    refused(
-        &folder,
-        &[ErrorKind::Invalid, ErrorKind::Corrupt],
-        &["not a lock store"],
-    )?;
-    assert!(
-        bytes == fs::read(folder.join("locks.db"))?,
-        "the file was changed"
-    );
+    refused(&folder, &[ErrorKind::Invalid, ErrorKind::Corrupt], &["not a lock store"])?;
+    assert!(bytes == fs::read(folder.join("locks.db"))?, "the file was changed");
     Ok(())
 }
 
@@ -216,10 +165,7 @@ fn damaged_pages() -> Outcome {
 fn is_told(used: &Used) -> Result<bool, Failed> {
     let before = fs::read(used.database())?;
     let (mut child, mut said) = talker(&used.folder());
-    assert!(
-        said == "open" || before == fs::read(used.database())?,
-        "refused, but changed"
-    );
+    assert!(said == "open" || before == fs::read(used.database())?, "refused, but changed");
     for name in ["name-7", "new"] {
         if said == "open" || token_in(&said).is_some() {
             said = child.ask(&format!("acquire {name} 30000 0"), LONG)?;
@@ -248,11 +194,7 @@ fn newer_schema() -> Outcome {
         database.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |_| Ok(()))
     };
     bump(1)?;
-    refused_and_left_alone(
-        &used.folder(),
-        &[ErrorKind::Invalid],
-        &["newer version", "upgrade"],
-    )?;
+    refused_and_left_alone(&used.folder(), &[ErrorKind::Invalid], &["newer version", "upgrade"])?;
     bump(-1)?;
     works(&used.folder(), used.last_token)
 }
@@ -261,40 +203,23 @@ fn second_time_namespace() -> Outcome {
     let used = Used::new()?;
     let before = fs::read(used.database())?;
     let opened = runtime().block_on(Local::builder(used.folder()).time_namespace(4242).connect());
-    check_error(
-        &opened.unwrap_err(),
-        &used.folder(),
-        &[ErrorKind::Invalid],
-        &["time namespace"],
-    )?;
+    check_error(&opened.unwrap_err(), &used.folder(), &[ErrorKind::Invalid], &["time namespace"])?;
     // SQLite's own side files may be there now, but nothing was written.
-    assert!(
-        before == fs::read(used.database())?,
-        "the database was changed"
-    );
+    assert!(before == fs::read(used.database())?, "the database was changed");
     let log = used.folder().join("locks.db-wal");
     assert_eq!(fs::metadata(log).map_or(0, |log| log.len()), 0);
     works(&used.folder(), used.last_token)
 }
 
 fn check_error(error: &Error, folder: &Path, kinds: &[ErrorKind], words: &[&str]) -> Outcome {
-    check_complaint(
-        &format!("error {} {error}", error.kind().as_str()),
-        folder,
-        kinds,
-        words,
-    )
+    check_complaint(&format!("error {} {error}", error.kind().as_str()), folder, kinds, words)
 }
 
 fn file_for_folder() -> Outcome {
     let place = tempfile::tempdir()?;
     let file = place.path().join("store");
     fs::write(&file, "mine")?;
-    refused(
-        &file,
-        &[ErrorKind::Invalid, ErrorKind::Unavailable],
-        &["folder"],
-    )?;
+    refused(&file, &[ErrorKind::Invalid, ErrorKind::Unavailable], &["folder"])?;
     assert_eq!(fs::read_to_string(&file)?, "mine");
     Ok(())
 }
@@ -318,10 +243,7 @@ async fn lost_on_time(guard: &FencedGuard) -> Outcome {
     let due = guard.valid_until().ok_or("lost already")?;
     clock::within(LONG, guard.lost()).await?;
     let late = Instant::now().since(due);
-    assert!(
-        late < Duration::from_secs(3),
-        "{late:?} after the end of validity"
-    );
+    assert!(late < Duration::from_secs(3), "{late:?} after the end of validity");
     Ok(())
 }
 
@@ -333,26 +255,12 @@ fn deleted_folder() -> Outcome {
         let guard = locks.acquire("held").ttl(ttl(1_000)).await?;
         fs::remove_dir_all(&folder)?;
         let refused = locks.try_acquire("new").await.unwrap_err();
-        check_error(
-            &refused,
-            &folder,
-            &[ErrorKind::Corrupt, ErrorKind::Unavailable],
-            &[],
-        )?;
+        check_error(&refused, &folder, &[ErrorKind::Corrupt, ErrorKind::Unavailable], &[])?;
         let anew = Locker::new(Local::connect(&folder).await?);
         let other = anew.acquire("held").await?;
-        assert_ne!(
-            other.store_id(),
-            guard.store_id(),
-            "a new store has an id of its own"
-        );
+        assert_ne!(other.store_id(), guard.store_id(), "a new store has an id of its own");
         let refused = locks.try_acquire("new").await.unwrap_err();
-        check_error(
-            &refused,
-            &folder,
-            &[ErrorKind::Corrupt],
-            &["replaced or removed"],
-        )?;
+        check_error(&refused, &folder, &[ErrorKind::Corrupt], &["replaced or removed"])?;
         // A renewal cannot work any more, so at the latest the end of validity says so.
         clock::within(LONG, guard.lost()).await?;
         Ok(())
@@ -362,9 +270,7 @@ fn deleted_folder() -> Outcome {
 /// A process that is stopped while it has the turn, as seen by all others.
 fn stuck_turn() -> Outcome {
     let used = Used::new()?;
-    let turn = File::options()
-        .append(true)
-        .open(used.folder().join("turn"))?;
+    let turn = File::options().append(true).open(used.folder().join("turn"))?;
     runtime().block_on(async {
         let locks = Locker::new(Local::connect(used.folder()).await?);
         let short = locks.acquire("short").ttl(ttl(1_500)).await?;
@@ -390,10 +296,7 @@ fn stuck_turn() -> Outcome {
 fn private_files() -> Outcome {
     let place = tempfile::tempdir()?;
     let folder = place.path().join("store");
-    let mut child = Process::spawn(&mut after_shell(
-        "umask 000",
-        &child("talk", &folder, &["-"]),
-    ))?;
+    let mut child = Process::spawn(&mut after_shell("umask 000", &child("talk", &folder, &["-"])))?;
     assert_eq!(child.line(LONG)?, "open");
     assert!(token_in(&child.ask("acquire a 30000 0", LONG)?).is_some());
     let mut seen = 0;
@@ -401,16 +304,10 @@ fn private_files() -> Outcome {
         let kind = fs::symlink_metadata(&path)?.file_type();
         let wanted = if kind.is_dir() { 0o700 } else { 0o600 };
         // What a socket allows does not matter in a folder that nobody else may enter.
-        assert!(
-            kind.is_socket() || mode & 0o7777 == wanted,
-            "{path:?} has {mode:o}"
-        );
+        assert!(kind.is_socket() || mode & 0o7777 == wanted, "{path:?} has {mode:o}");
         seen += usize::from(kind.is_file());
     }
-    assert!(
-        seen >= 3,
-        "only {seen} files: database, its log and the turn were expected"
-    );
+    assert!(seen >= 3, "only {seen} files: database, its log and the turn were expected");
     Ok(())
 }
 
@@ -425,10 +322,7 @@ fn wall_clock_jumps() -> Outcome {
     let wall: u64 = holder.ask("wall", LONG)?.parse()?;
     for days in [2_i64, -2, 400] {
         skew.set_nanos(days * 86_400_000_000_000)?;
-        assert!(
-            holder.ask("wall", LONG)?.parse::<u64>()?.abs_diff(wall) > 86_400,
-            "no jump"
-        );
+        assert!(holder.ask("wall", LONG)?.parse::<u64>()?.abs_diff(wall) > 86_400, "no jump");
         let renewals: u64 = holder.ask("renewals a", LONG)?.parse()?;
         while holder.ask("renewals a", LONG)?.parse::<u64>()? <= renewals {
             assert_eq!(holder.ask("state a", LONG)?, "Held");
@@ -454,11 +348,7 @@ fn stopped_holder() -> Outcome {
     assert_eq!(holder.ask("state a", LONG)?, "Lost");
     let released = holder.ask("release a", LONG)?;
     assert!(released.starts_with("error lost"), "{released}");
-    assert_eq!(
-        next.ask("state a", LONG)?,
-        "Held",
-        "nobody else's lease is touched"
-    );
+    assert_eq!(next.ask("state a", LONG)?, "Held", "nobody else's lease is touched");
     assert_eq!(next.ask("release a", LONG)?, "released");
     Ok(())
 }
@@ -473,10 +363,7 @@ fn full_at_creation() -> Outcome {
         let disk = Disk::new(DISK_BYTES)?;
         let (folder, ballast) = (disk.path().join("store"), disk.path().join("ballast"));
         let full = disk.fill("ballast")?;
-        File::options()
-            .write(true)
-            .open(&ballast)?
-            .set_len(full - room * 1024)?;
+        File::options().write(true).open(&ballast)?.set_len(full - room * 1024)?;
         let (child, said) = talker(&folder);
         drop(child);
         if said != "open" {
@@ -539,11 +426,7 @@ fn read_only_store() -> Outcome {
 fn read_only_folder() -> Outcome {
     let disk = Disk::new(DISK_BYTES)?;
     disk.set_read_only()?;
-    refused(
-        &disk.path().join("store"),
-        &[ErrorKind::Unavailable],
-        READ_ONLY,
-    )?;
+    refused(&disk.path().join("store"), &[ErrorKind::Unavailable], READ_ONLY)?;
     assert!(snapshot(disk.path()).is_empty());
     Ok(())
 }

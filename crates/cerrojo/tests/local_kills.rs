@@ -1,9 +1,5 @@
 //! SIGKILL at any point of acquire, renew and release costs nobody else anything. Linux only.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "a failed step fails the test"
-)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed step fails the test")]
 
 mod local_child;
 
@@ -20,10 +16,7 @@ const AT_ONCE: Duration = Duration::from_secs(10);
 fn main() -> ExitCode {
     local_child::main(&[
         ("tokens_rise_and_the_next_enters_over_kills", kills),
-        (
-            "a_waiter_enters_as_soon_as_the_holder_is_killed",
-            waiter_enters,
-        ),
+        ("a_waiter_enters_as_soon_as_the_holder_is_killed", waiter_enters),
     ])
 }
 
@@ -33,9 +26,7 @@ fn hear(child: &Process, step: &str, times: usize, tokens: &mut Rising) -> Resul
     while heard < times {
         let line = child.line(LONG)?;
         assert!(!line.starts_with("error"), "{line}");
-        token_in(&line)
-            .into_iter()
-            .for_each(|token| tokens.take(token));
+        token_in(&line).into_iter().for_each(|token| tokens.take(token));
         heard += usize::from(line == step);
     }
     Ok(())

@@ -16,10 +16,7 @@ use rustix::fs::FlockOperation;
 fn main() -> ExitCode {
     local_child::main(&[
         ("tokens_rise_and_leases_end_over_power_losses", losses),
-        (
-            "a_power_loss_while_a_store_is_made_leaves_one_that_opens",
-            while_made,
-        ),
+        ("a_power_loss_while_a_store_is_made_leaves_one_that_opens", while_made),
         ("the_shim_can_show_a_loss", shim_bites),
     ])
 }
@@ -32,11 +29,7 @@ fn start(power: &PowerLoss, store: &Path, boot: usize) -> Process {
 /// What it said until it was killed. A child that fails says so in its last line.
 fn rest(child: &Process) -> Vec<String> {
     let said = child.rest(LONG).unwrap();
-    assert!(
-        !said.iter().any(|line| line.starts_with("error")),
-        "{:?}",
-        said.last()
-    );
+    assert!(!said.iter().any(|line| line.starts_with("error")), "{:?}", said.last());
     said
 }
 
@@ -56,11 +49,7 @@ fn losses() -> Result<(), Failed> {
     let mut tokens = Rising::default();
     for round in 0..rounds(10, 200) {
         let mut child = start(&power, &store, round);
-        assert_eq!(
-            child.line(LONG)?,
-            "held 0",
-            "round {round}: a reboot frees every lease"
-        );
+        assert_eq!(child.line(LONG)?, "held 0", "round {round}: a reboot frees every lease");
         hear_a_grant(&child, &mut tokens)?;
         spend_reserved_tokens(&store)?;
         child.kill_after(spread(round, Duration::from_millis(300)))?;
@@ -129,9 +118,6 @@ fn shim_bites() -> Result<(), Failed> {
     let (_, before) = greatest(&mut start(&power, &store, 0))?;
     power.restore()?;
     let (after, _) = greatest(&mut start(&power, &store, 0))?;
-    assert!(
-        after <= before,
-        "unsynced commits survived: {before}, then {after}"
-    );
+    assert!(after <= before, "unsynced commits survived: {before}, then {after}");
     Ok(())
 }

@@ -12,42 +12,25 @@ const DENY_WARNINGS: &str = "-- -D warnings";
 /// Every gate, the quick ones first.
 pub(crate) fn run(_: &[String]) -> Outcome {
     Steps::default()
-        .step("formatting", || {
-            run_command(&mut cargo("fmt --all --check"))
-        })
-        .step(
-            "README names the commands below",
-            readme::names_the_commands,
-        )
-        .step("clippy, all features", || {
-            clippy("--workspace --all-features")
-        })
-        .step("clippy, no feature", || {
-            clippy("-p cerrojo --no-default-features")
-        })
+        .step("formatting", || run_command(&mut cargo("fmt --all --check")))
+        .step("README names the commands below", readme::names_the_commands)
+        .step("clippy, all features", || clippy("--workspace --all-features"))
+        .step("clippy, no feature", || clippy("-p cerrojo --no-default-features"))
         .step("clippy, feature local", || clippy_with("local"))
         .step("clippy, feature conformance", || clippy_with("conformance"))
         .step("documentation", documentation)
-        .step("examples", || {
-            run_command(&mut cargo("build --workspace --examples --all-features"))
-        })
-        .step("README: cargo xtask test", || {
-            run_command(&mut cargo("xtask test"))
-        })
+        .step("examples", || run_command(&mut cargo("build --workspace --examples --all-features")))
+        .step("README: cargo xtask test", || run_command(&mut cargo("xtask test")))
         .step("README: the first command", readme::first_command_runs)
         .finish()
 }
 
 fn clippy_with(feature: &str) -> Outcome {
-    clippy(&format!(
-        "-p cerrojo --no-default-features --features {feature}"
-    ))
+    clippy(&format!("-p cerrojo --no-default-features --features {feature}"))
 }
 
 fn clippy(what: &str) -> Outcome {
-    run_command(&mut cargo(&format!(
-        "clippy --all-targets {what} {DENY_WARNINGS}"
-    )))
+    run_command(&mut cargo(&format!("clippy --all-targets {what} {DENY_WARNINGS}")))
 }
 
 fn documentation() -> Outcome {

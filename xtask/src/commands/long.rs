@@ -6,11 +6,8 @@ use crate::{Outcome, needs, process};
 const LONG: &str = "CERROJO_TEST_LONG";
 
 /// The tests that have a long form: package and target.
-const TARGETS: &[(&str, &str)] = &[
-    ("cerrojo", "local_kills"),
-    ("cerrojo", "local_power_loss"),
-    ("cerrojo", "local_races"),
-];
+const TARGETS: &[(&str, &str)] =
+    &[("cerrojo", "local_kills"), ("cerrojo", "local_power_loss"), ("cerrojo", "local_races")];
 
 /// Runs the long forms, minutes each, one after the other, up to the first that fails.
 pub(crate) fn run(args: &[String]) -> Outcome {
@@ -18,12 +15,7 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     TARGETS.iter().try_for_each(|(package, target)| {
         let words = format!("test --release --all-features -p {package} --test {target} --");
         let mut command = process::cargo(&words);
-        process::run(
-            command
-                .args(args)
-                .env(LONG, "1")
-                .env("CERROJO_TEST_REQUIRE", "1"),
-        )
+        process::run(command.args(args).env(LONG, "1").env("CERROJO_TEST_REQUIRE", "1"))
     })
 }
 
@@ -39,9 +31,7 @@ mod tests {
 
     #[test]
     fn every_test_with_a_long_form_is_listed() {
-        let listed = TARGETS
-            .iter()
-            .map(|(package, target)| format!("{package}/{target}"));
+        let listed = TARGETS.iter().map(|(package, target)| format!("{package}/{target}"));
         assert_eq!(listed.collect::<BTreeSet<_>>(), with_a_long_form());
     }
 
@@ -51,17 +41,14 @@ mod tests {
     /// Every `PACKAGE/TARGET` that has a long form.
     fn with_a_long_form() -> BTreeSet<String> {
         let packages = fs::read_dir(process::root().join("crates")).unwrap();
-        packages
-            .flat_map(|package| long_targets(&package.unwrap().path()))
-            .collect()
+        packages.flat_map(|package| long_targets(&package.unwrap().path())).collect()
     }
 
     fn long_targets(package: &Path) -> Vec<String> {
         let targets = entries(&package.join("tests")).into_iter();
         let long = targets.filter(|target| sources(target).iter().any(|file| has_long_form(file)));
         let stem = |path: &Path| path.file_stem().unwrap().to_str().unwrap().to_owned();
-        long.map(|target| format!("{}/{}", stem(package), stem(&target)))
-            .collect()
+        long.map(|target| format!("{}/{}", stem(package), stem(&target))).collect()
     }
 
     /// The files of a test target: itself, or those beside its `main.rs`.
@@ -69,11 +56,7 @@ mod tests {
         if target.is_file() {
             return vec![target.to_owned()];
         }
-        if target.join("main.rs").exists() {
-            entries(target)
-        } else {
-            Vec::new()
-        }
+        if target.join("main.rs").exists() { entries(target) } else { Vec::new() }
     }
 
     fn entries(folder: &Path) -> Vec<PathBuf> {

@@ -35,9 +35,7 @@ pub(crate) fn question(args: &Args) -> Result<Question> {
     let length = Duration::from_millis(if args.quick { 200 } else { 1_000 });
     add_syncs(&mut question, length)?;
     let mut flocked = File::create(question.folder.path().join("flocked"))?;
-    question.add("flock(2)", move || {
-        timed(length, || flock_cycle(&mut flocked))
-    });
+    question.add("flock(2)", move || timed(length, || flock_cycle(&mut flocked)));
     add_memory(&mut question, length);
     add_local(&mut question, length);
     Ok(question)
@@ -46,12 +44,8 @@ pub(crate) fn question(args: &Args) -> Result<Question> {
 fn add_syncs(question: &mut Question, length: Duration) -> Result<()> {
     let file = |name| File::create(question.folder.path().join(name));
     let (mut in_place, mut appended) = (file("in place")?, file("appended")?);
-    question.add(OVERWRITE, move || {
-        timed(length, || overwrite(&mut in_place))
-    });
-    question.add("fdatasync, 4 KiB appended", move || {
-        timed(length, || append(&mut appended))
-    });
+    question.add(OVERWRITE, move || timed(length, || overwrite(&mut in_place)));
+    question.add("fdatasync, 4 KiB appended", move || timed(length, || append(&mut appended)));
     Ok(())
 }
 
@@ -104,11 +98,7 @@ async fn cycle<B: Backend>(locks: &Locker<B>, tasks: u32, length: Duration) -> R
     let end = Instant::now() + length;
     let mut running = JoinSet::new();
     for task in 0..tasks {
-        running.spawn(cycle_one(
-            locks.clone(),
-            format!("bench/{task}").parse()?,
-            end,
-        ));
+        running.spawn(cycle_one(locks.clone(), format!("bench/{task}").parse()?, end));
     }
     let mut sum = 0;
     while let Some(cycles) = running.join_next().await {

@@ -46,10 +46,7 @@ pub(crate) fn question(args: &Args) -> Result<Question> {
 
 fn places(folder: &tempfile::TempDir) -> [String; 2] {
     let file = folder.path().join("flocked");
-    [
-        format!("flock:{}", file.display()),
-        store::local_url(&folder.path().join("store")),
-    ]
+    [format!("flock:{}", file.display()), store::local_url(&folder.path().join("store"))]
 }
 
 fn of_processes(place: &str, wanted: usize) -> Result<Played> {
@@ -150,19 +147,11 @@ async fn idle_meanwhile(place: &str, length: Duration) -> Result<Played> {
     clock::sleep(Duration::from_secs(1)).await;
     let before = cpu_seconds(&workers)?;
     clock::sleep(length).await;
-    let used = cpu_seconds(&workers)?
-        .into_iter()
-        .zip(before)
-        .map(|(after, before)| after - before);
-    let percent = used
-        .map(|seconds| 100.0 * seconds / length.as_secs_f64())
-        .collect();
+    let used = cpu_seconds(&workers)?.into_iter().zip(before).map(|(after, before)| after - before);
+    let percent = used.map(|seconds| 100.0 * seconds / length.as_secs_f64()).collect();
     Ok(Played::default().figure("CPU of one waiter", "%", percent))
 }
 
 fn cpu_seconds(workers: &[Worker]) -> Result<Vec<f64>> {
-    workers
-        .iter()
-        .map(|worker| process::cpu_seconds(worker.pid()))
-        .collect()
+    workers.iter().map(|worker| process::cpu_seconds(worker.pid())).collect()
 }

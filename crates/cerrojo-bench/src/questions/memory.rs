@@ -29,15 +29,10 @@ fn held(url: &str, count: u32) -> Result<Played> {
     let worker = Worker::start(&["hold-many", url, &count.to_string()], say)?;
     let said = said.recv_timeout(PATIENCE)?;
     drop(worker);
-    let (bytes, took) = said
-        .line
-        .split_once(' ')
-        .ok_or("a worker said nothing useful")?;
-    Ok(Played::default()
-        .figure("a held lock", "bytes", vec![bytes.parse()?])
-        .figure(
-            "acquiring one",
-            "us",
-            vec![took.parse::<f64>()? * 1e6 / f64::from(count)],
-        ))
+    let (bytes, took) = said.line.split_once(' ').ok_or("a worker said nothing useful")?;
+    Ok(Played::default().figure("a held lock", "bytes", vec![bytes.parse()?]).figure(
+        "acquiring one",
+        "us",
+        vec![took.parse::<f64>()? * 1e6 / f64::from(count)],
+    ))
 }

@@ -25,14 +25,8 @@ struct Size {
     rounds: u32,
 }
 
-const WHOLE: Size = Size {
-    processes: 50,
-    rounds: 200,
-};
-const QUICK: Size = Size {
-    processes: 10,
-    rounds: 20,
-};
+const WHOLE: Size = Size { processes: 50, rounds: 200 };
+const QUICK: Size = Size { processes: 10, rounds: 20 };
 
 /// The files of one measurement.
 struct Files {
@@ -62,9 +56,7 @@ pub(crate) fn question(args: &Args) -> Result<Question> {
 
 impl Files {
     fn fresh(within: &Path) -> Result<Self> {
-        let files = Self {
-            folder: TempDir::new_in(within)?,
-        };
+        let files = Self { folder: TempDir::new_in(within)? };
         fs::write(files.count(), "0")?;
         fs::write(files.tokens(), "")?;
         Ok(files)
@@ -80,11 +72,7 @@ impl Files {
 
     /// The same command with the careless addition behind it.
     fn add_one(&self, mut under: Command) -> Result<Command> {
-        under
-            .arg(std::env::current_exe()?)
-            .arg("add-one")
-            .arg(self.count())
-            .arg(self.tokens());
+        under.arg(std::env::current_exe()?).arg("add-one").arg(self.count()).arg(self.tokens());
         Ok(under)
     }
 }
@@ -129,27 +117,18 @@ fn run_all(size: Size, command: &(dyn Fn() -> Result<Command> + Sync)) -> Result
         let start_one = |_| scope.spawn(|| (0..size.rounds).try_for_each(|_| run_one(command()?)));
         let threads: Vec<_> = (0..size.processes).map(start_one).collect();
         threads.into_iter().try_for_each(|thread| {
-            thread
-                .join()
-                .unwrap_or_else(|_| Err("a thread panicked".into()))
+            thread.join().unwrap_or_else(|_| Err("a thread panicked".into()))
         })
     })
 }
 
 fn run_one(mut command: Command) -> Result<()> {
     let status = command.status()?;
-    if status.success() {
-        Ok(())
-    } else {
-        Err(format!("{status}: {command:?}").into())
-    }
+    if status.success() { Ok(()) } else { Err(format!("{status}: {command:?}").into()) }
 }
 
 fn unsafe_tokens(tokens: &str, size: Size) -> Result<Vec<String>> {
-    let tokens = tokens
-        .lines()
-        .map(str::parse::<u64>)
-        .collect::<Result<Vec<_>, _>>()?;
+    let tokens = tokens.lines().map(str::parse::<u64>).collect::<Result<Vec<_>, _>>()?;
     let count = u64::try_from(tokens.len())?;
     let missing =
         (count != size.turns()).then(|| format!("{count} tokens in {} turns", size.turns()));
@@ -171,10 +150,7 @@ mod tests {
 
     #[test]
     fn missing_and_fallen_tokens_are_seen() {
-        let size = Size {
-            processes: 1,
-            rounds: 3,
-        };
+        let size = Size { processes: 1, rounds: 3 };
         assert!(unsafe_tokens("1\n2\n9\n", size).unwrap().is_empty());
         assert_eq!(unsafe_tokens("1\n2\n", size).unwrap().len(), 1);
         assert_eq!(unsafe_tokens("1\n1\n2\n", size).unwrap().len(), 1);

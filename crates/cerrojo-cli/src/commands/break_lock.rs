@@ -14,11 +14,7 @@ pub(crate) async fn run(args: &BreakArgs, store: &str, output: Output) -> Result
     if !args.yes {
         return Err(unconfirmed(args));
     }
-    let when = if args.now {
-        Break::Now
-    } else {
-        Break::AtExpiry
-    };
+    let when = if args.now { Break::Now } else { Break::AtExpiry };
     let store = store::connect(store).await?;
     match store.break_lock(&args.name, when).await? {
         Some(holder) => {

@@ -21,9 +21,7 @@ pub(crate) async fn run(args: &LsArgs, store: &AnyLocker, output: Output) -> Res
     let mut after = args.prefix.clone();
     loop {
         let page = store.list(after.as_ref(), PAGE).await?;
-        let wanted = page
-            .iter()
-            .take_while(|holder| matches(args.prefix.as_ref(), holder));
+        let wanted = page.iter().take_while(|holder| matches(args.prefix.as_ref(), holder));
         let shown = print(wanted, output)?;
         if page.is_empty() || shown < page.len() {
             return Ok(Exit::Success);

@@ -78,42 +78,27 @@ async fn acquire(args: &RunArgs, store: &AnyLocker) -> Result<Held> {
             let environment = environment(args)
                 .set("CERROJO_TOKEN", &guard.token())
                 .set("CERROJO_STORE_ID", &guard.store_id());
-            Ok(Held {
-                guard: guard.into_approximate(),
-                environment,
-            })
+            Ok(Held { guard: guard.into_approximate(), environment })
         }
         AnyLocker::Approximate(locker) => {
             // What an outer `cerrojo run` has set is not about this lock.
-            let environment = environment(args)
-                .without("CERROJO_TOKEN")
-                .without("CERROJO_STORE_ID");
-            Ok(Held {
-                guard: ask(args, locker).await?,
-                environment,
-            })
+            let environment =
+                environment(args).without("CERROJO_TOKEN").without("CERROJO_STORE_ID");
+            Ok(Held { guard: ask(args, locker).await?, environment })
         }
-        _ => Err(Error::new(
-            ErrorKind::Invalid,
-            "this kind of store is not known here",
-        )),
+        _ => Err(Error::new(ErrorKind::Invalid, "this kind of store is not known here")),
     }
 }
 
 /// Bound to nothing: this program's death says nothing about the child's, so only the TTL passes the lock on.
 async fn ask<T: Token>(args: &RunArgs, locker: &Locker<Erased<T>>) -> Result<Guard<T>> {
-    let acquire = locker
-        .acquire(&args.name)
-        .ttl(args.ttl)
-        .wait(args.waiting());
+    let acquire = locker.acquire(&args.name).ttl(args.ttl).wait(args.waiting());
     acquire.bound_to(BoundTo::Nothing).await
 }
 
 /// The store's URL may hold a password, which is none of the child's business.
 fn environment(args: &RunArgs) -> Environment {
-    Environment::default()
-        .set("CERROJO_LOCK", &args.name)
-        .without("CERROJO_STORE")
+    Environment::default().set("CERROJO_LOCK", &args.name).without("CERROJO_STORE")
 }
 
 async fn run_child(args: &RunArgs, held: &Held, signals: &mut Signals) -> Result<Ended, Failure> {
@@ -154,7 +139,5 @@ fn lost_unnoticed(name: &LockName, error: Error) -> Failure {
     let message = format!(
         "the lease of `{name}` was lost before the command ended: someone else may have been at work beside it"
     );
-    Error::new(ErrorKind::Lost, message)
-        .with_source(error)
-        .into()
+    Error::new(ErrorKind::Lost, message).with_source(error).into()
 }

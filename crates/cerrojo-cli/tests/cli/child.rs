@@ -10,15 +10,10 @@ fn the_command_knows_its_lock_and_not_the_store() {
     let script = "echo \"$CERROJO_LOCK|$CERROJO_TOKEN|$CERROJO_STORE_ID|${CERROJO_STORE-unset}\"";
     let run = world.run_script(&["a b/ü"], script);
     let words: Vec<_> = run.stdout.trim().split('|').collect();
-    let [lock, token, id, store] = words[..] else {
-        panic!("{run:?}")
-    };
+    let [lock, token, id, store] = words[..] else { panic!("{run:?}") };
     assert_eq!((lock, store), ("a b/ü", "unset"));
     assert!(token.parse::<u64>().is_ok_and(|token| token > 0), "{token}");
-    assert!(
-        id.len() == 32 && id.bytes().all(|digit| digit.is_ascii_hexdigit()),
-        "{id}"
-    );
+    assert!(id.len() == 32 && id.bytes().all(|digit| digit.is_ascii_hexdigit()), "{id}");
 }
 
 #[test]
@@ -42,19 +37,14 @@ fn stdin_stdout_and_stderr_are_the_commands() {
     command.args(["run", "x", "--", "sh", "-c", "cat; echo three >&2"]);
     command.stdin(Stdio::from(File::open(world.path("input")).unwrap()));
     let run = Running::start(command).finish();
-    assert_eq!(
-        (run.stdout.as_str(), run.stderr.as_str()),
-        ("one\ntwo\n", "three\n")
-    );
+    assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("one\ntwo\n", "three\n"));
     run.assert_code(0);
 }
 
 #[test]
 fn words_reach_the_command_as_they_are() {
     let world = World::new();
-    let words = [
-        "run", "x", "--", "printf", "[%s]", "a b", "$HOME", "--json", "-n", "--", "*",
-    ];
+    let words = ["run", "x", "--", "printf", "[%s]", "a b", "$HOME", "--json", "-n", "--", "*"];
     assert_eq!(world.run(&words).stdout, "[a b][$HOME][--json][-n][--][*]");
 }
 
@@ -64,23 +54,14 @@ fn twenty_at_once_lose_no_update_and_tokens_rise() {
     let world = World::new();
     let script = "n=$(cat count 2>/dev/null || echo 0); sleep 0.01; echo $((n + 1)) > count; \
                   echo $CERROJO_TOKEN >> tokens";
-    let runs: Vec<_> = (0..20)
-        .map(|_| world.start_script(&["counter"], script))
-        .collect();
+    let runs: Vec<_> = (0..20).map(|_| world.start_script(&["counter"], script)).collect();
     for run in runs {
         run.finish().assert_code(0);
     }
     assert_eq!(world.read("count").trim(), "20");
-    let tokens: Vec<u64> = world
-        .read("tokens")
-        .lines()
-        .map(|line| line.parse().unwrap())
-        .collect();
+    let tokens: Vec<u64> = world.read("tokens").lines().map(|line| line.parse().unwrap()).collect();
     assert_eq!(tokens.len(), 20);
-    assert!(
-        tokens.is_sorted_by(|earlier, later| earlier < later),
-        "{tokens:?}"
-    );
+    assert!(tokens.is_sorted_by(|earlier, later| earlier < later), "{tokens:?}");
 }
 
 #[test]

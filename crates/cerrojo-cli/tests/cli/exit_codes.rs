@@ -8,9 +8,7 @@ use crate::world::{Running, World};
 fn the_commands_own_code_is_passed_on() {
     let world = World::new();
     for code in [0, 1, 7, 64, 255] {
-        world
-            .run_script(&["x"], &format!("exit {code}"))
-            .assert_code(code);
+        world.run_script(&["x"], &format!("exit {code}")).assert_code(code);
     }
 }
 
@@ -18,9 +16,7 @@ fn the_commands_own_code_is_passed_on() {
 fn a_command_ended_by_a_signal_is_128_and_its_number() {
     let world = World::new();
     for (signal, code) in [("TERM", 143), ("KILL", 137), ("USR1", 138)] {
-        world
-            .run_script(&["x"], &format!("kill -{signal} $$"))
-            .assert_code(code);
+        world.run_script(&["x"], &format!("kill -{signal} $$")).assert_code(code);
     }
 }
 
@@ -29,12 +25,8 @@ fn a_command_that_does_not_start_is_126_or_127_and_frees_the_lock() {
     let world = World::new();
     fs::write(world.path("no-program"), "text").unwrap();
     fs::set_permissions(world.path("no-program"), fs::Permissions::from_mode(0o644)).unwrap();
-    let cases = [
-        ("./no-program", 126),
-        (".", 126),
-        ("no-such-program-at-all", 127),
-        ("./absent", 127),
-    ];
+    let cases =
+        [("./no-program", 126), (".", 126), ("no-such-program-at-all", 127), ("./absent", 127)];
     for (program, code) in cases {
         let run = world.run(&["run", "x", "--", program]);
         run.assert_code(code);
@@ -74,11 +66,7 @@ fn usage_errors_are_64_and_touch_no_store() {
 fn no_default_place_is_a_usage_error() {
     let world = World::new();
     let mut command = world.command();
-    command
-        .env_remove("CERROJO_STORE")
-        .env_remove("XDG_STATE_HOME")
-        .env_remove("HOME")
-        .arg("ls");
+    command.env_remove("CERROJO_STORE").env_remove("XDG_STATE_HOME").env_remove("HOME").arg("ls");
     Running::start(command).finish().assert_code(64);
 }
 
@@ -86,10 +74,7 @@ fn no_default_place_is_a_usage_error() {
 fn the_default_place_is_made() {
     let world = World::new();
     let mut command = world.command();
-    command
-        .env_remove("CERROJO_STORE")
-        .env("XDG_STATE_HOME", world.path("deep/state"))
-        .arg("ls");
+    command.env_remove("CERROJO_STORE").env("XDG_STATE_HOME", world.path("deep/state")).arg("ls");
     Running::start(command).finish().assert_code(0);
     assert!(world.path("deep/state/cerrojo").is_dir());
 }
@@ -97,13 +82,7 @@ fn the_default_place_is_made() {
 #[test]
 fn help_and_version_are_0() {
     let world = World::new();
-    for arguments in [
-        &["--help"][..],
-        &["-h"],
-        &["--version"],
-        &["run", "--help"],
-        &["help"],
-    ] {
+    for arguments in [&["--help"][..], &["-h"], &["--version"], &["run", "--help"], &["help"]] {
         let run = world.run(arguments);
         run.assert_code(0);
         assert!(!run.stdout.is_empty() && run.stderr.is_empty(), "{run:?}");
@@ -116,15 +95,10 @@ fn an_unusable_store_is_69() {
     world.touch("file");
     let in_a_file = format!("local:{}/store", world.path("file").display());
     for store in ["pigeon://coop", "", "local:/proc/nowhere", &in_a_file] {
-        for command in [
-            &["ls"][..],
-            &["show", "x"],
-            &["run", "x", "--", "true"],
-            &["break", "x", "--yes"],
-        ] {
-            world
-                .run(&[&["--store", store], command].concat())
-                .assert_code(69);
+        for command in
+            [&["ls"][..], &["show", "x"], &["run", "x", "--", "true"], &["break", "x", "--yes"]]
+        {
+            world.run(&[&["--store", store], command].concat()).assert_code(69);
         }
     }
 }
@@ -133,12 +107,9 @@ fn an_unusable_store_is_69() {
 fn a_lock_that_is_held_is_75_at_once_or_after_waiting() {
     let world = World::new();
     let holder = world.hold("x");
-    for options in [
-        &["x", "-n"][..],
-        &["x", "--nonblock"],
-        &["x", "-w", "50ms"],
-        &["x", "--wait", "0"],
-    ] {
+    for options in
+        [&["x", "-n"][..], &["x", "--nonblock"], &["x", "-w", "50ms"], &["x", "--wait", "0"]]
+    {
         let run = world.run_script(options, "touch entered");
         run.assert_code(75);
         assert!(run.stderr.contains("held by"), "{run:?}");
@@ -162,13 +133,7 @@ fn a_free_lock_is_1() {
 fn output_that_cannot_be_written_is_74() {
     let world = World::new();
     let mut command = world.command();
-    let full = fs::OpenOptions::new()
-        .write(true)
-        .open("/dev/full")
-        .unwrap();
-    command
-        .args(["show", "x"])
-        .stdout(full)
-        .stderr(Stdio::null());
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    command.args(["show", "x"]).stdout(full).stderr(Stdio::null());
     assert_eq!(command.status().unwrap().code(), Some(74));
 }

@@ -4,20 +4,13 @@ use rustix::process::Signal;
 
 use crate::world::{Running, World, eventually};
 
-const SIGNALS: [(&str, Signal); 4] = [
-    ("INT", Signal::INT),
-    ("TERM", Signal::TERM),
-    ("HUP", Signal::HUP),
-    ("QUIT", Signal::QUIT),
-];
+const SIGNALS: [(&str, Signal); 4] =
+    [("INT", Signal::INT), ("TERM", Signal::TERM), ("HUP", Signal::HUP), ("QUIT", Signal::QUIT)];
 
 /// However the tests were started, these signals begin as they do in a terminal.
 fn fresh(world: &World, options: &[&str], script: &str) -> Running {
     let mut command = world.command_with_signals("--default-signal=INT,TERM,HUP,QUIT");
-    command
-        .arg("run")
-        .args(options)
-        .args(["--", "sh", "-c", script]);
+    command.arg("run").args(options).args(["--", "sh", "-c", script]);
     Running::start(command)
 }
 
@@ -42,17 +35,11 @@ fn signals_are_passed_on_and_the_commands_answer_counts() {
 fn the_whole_group_gets_the_signal() {
     let world = World::new();
     // The shell waits for a pipeline; TERM to the shell alone would leave the others running.
-    let run = fresh(
-        &world,
-        &["x"],
-        "flock sentinel sh -c 'touch ready; exec sleep 30' | cat",
-    );
+    let run = fresh(&world, &["x"], "flock sentinel sh -c 'touch ready; exec sleep 30' | cat");
     world.await_file("ready");
     run.signal(Signal::TERM);
     run.finish().assert_code(143);
-    world
-        .run_script(&["x"], "flock -w 20 sentinel true")
-        .assert_code(0);
+    world.run_script(&["x"], "flock -w 20 sentinel true").assert_code(0);
 }
 
 #[test]

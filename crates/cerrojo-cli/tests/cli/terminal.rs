@@ -9,9 +9,7 @@ const CERROJO: &str = env!("CARGO_BIN_EXE_cerrojo");
 /// A shell on a terminal of its own runs `line`; what is written to it is typed.
 fn on_a_terminal(world: &World, line: &str) -> Running {
     let mut command = world.prepare(Command::new("script"));
-    command
-        .args(["--quiet", "--return", "--command", line, "/dev/null"])
-        .env("SHELL", "/bin/sh");
+    command.args(["--quiet", "--return", "--command", line, "/dev/null"]).env("SHELL", "/bin/sh");
     command.stdin(Stdio::piped());
     Running::start(command)
 }
@@ -28,10 +26,7 @@ fn the_command_reads_the_terminal_and_gives_it_back() {
     world.await_file("first");
     terminal.write("two\n");
     terminal.finish().assert_code(0);
-    assert_eq!(
-        (world.read("first").trim(), world.read("second").trim()),
-        ("one", "two")
-    );
+    assert_eq!((world.read("first").trim(), world.read("second").trim()), ("one", "two"));
 }
 
 #[test]

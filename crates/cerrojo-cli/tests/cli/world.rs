@@ -36,9 +36,7 @@ pub(crate) struct Finished {
 
 impl World {
     pub(crate) fn new() -> Self {
-        Self {
-            folder: tempfile::tempdir().unwrap(),
-        }
+        Self { folder: tempfile::tempdir().unwrap() }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -76,16 +74,9 @@ impl World {
 
     /// A command in this folder and with this store in its environment.
     pub(crate) fn prepare(&self, mut command: Command) -> Command {
-        command
-            .current_dir(self.folder.path())
-            .env("CERROJO_STORE", self.store());
-        for name in [
-            "CERROJO_LOG",
-            "CERROJO_LOCK",
-            "CERROJO_TOKEN",
-            "CERROJO_STORE_ID",
-            "COLUMNS",
-        ] {
+        command.current_dir(self.folder.path()).env("CERROJO_STORE", self.store());
+        for name in ["CERROJO_LOG", "CERROJO_LOCK", "CERROJO_TOKEN", "CERROJO_STORE_ID", "COLUMNS"]
+        {
             command.env_remove(name);
         }
         command.stdin(Stdio::null());
@@ -139,10 +130,7 @@ impl Running {
         // Files, not pipes: whoever else has them open cannot make the reading hang.
         command.stdout(File::create(output.path().join("stdout")).unwrap());
         command.stderr(File::create(output.path().join("stderr")).unwrap());
-        Self {
-            child: command.spawn().unwrap(),
-            output,
-        }
+        Self { child: command.spawn().unwrap(), output }
     }
 
     pub(crate) fn id(&self) -> u32 {
@@ -151,12 +139,7 @@ impl Running {
 
     /// Writes to its stdin, which stays open.
     pub(crate) fn write(&mut self, text: &str) {
-        self.child
-            .stdin
-            .as_mut()
-            .unwrap()
-            .write_all(text.as_bytes())
-            .unwrap();
+        self.child.stdin.as_mut().unwrap().write_all(text.as_bytes()).unwrap();
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
@@ -167,10 +150,7 @@ impl Running {
     pub(crate) fn catches(&self, signal: Signal) -> bool {
         let status = format!("/proc/{}/status", self.id());
         let status = fs::read_to_string(status).unwrap_or_default();
-        let mask = status
-            .lines()
-            .find_map(|line| line.strip_prefix("SigCgt:"))
-            .unwrap_or("0");
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or("0");
         let mask = u64::from_str_radix(mask.trim(), 16).unwrap();
         mask >> (signal.as_raw() - 1) & 1 == 1
     }
@@ -188,11 +168,7 @@ impl Running {
             );
             std::thread::sleep(Duration::from_millis(5));
         };
-        Finished {
-            status,
-            stdout: self.written("stdout"),
-            stderr: self.written("stderr"),
-        }
+        Finished { status, stdout: self.written("stdout"), stderr: self.written("stderr") }
     }
 
     fn written(&self, stream: &str) -> String {
@@ -224,9 +200,7 @@ impl Drop for Running {
 impl Finished {
     /// The exit code; a failure when the binary itself was killed.
     pub(crate) fn code(&self) -> i32 {
-        self.status
-            .code()
-            .unwrap_or_else(|| panic!("killed: {self:?}"))
+        self.status.code().unwrap_or_else(|| panic!("killed: {self:?}"))
     }
 
     #[track_caller]

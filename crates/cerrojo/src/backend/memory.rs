@@ -88,13 +88,7 @@ impl Memory {
     #[must_use]
     pub fn new() -> Self {
         let (tables, up) = (Mutex::default(), watch::Sender::new(true));
-        Self {
-            store: Arc::new(Store {
-                id: StoreId::random(),
-                tables,
-                up,
-            }),
-        }
+        Self { store: Arc::new(Store { id: StoreId::random(), tables, up }) }
     }
 
     /// Stops answering until the answer is dropped, to try out what a user's code does then.
@@ -131,9 +125,7 @@ impl Store {
 impl Tables {
     /// The record of a lease that has not ended.
     fn live(&mut self, name: &LockName, now: Instant) -> Option<&mut Record> {
-        self.held
-            .get_mut(name)
-            .filter(|record| now < record.expires_at)
+        self.held.get_mut(name).filter(|record| now < record.expires_at)
     }
 
     /// The live record, if it is this owner's.
@@ -150,39 +142,24 @@ impl Tables {
     ) -> Result<FencedGrant, Box<HolderInfo>> {
         let expires_at = now + request.ttl().get();
         let owner = request.owner();
-        if let Some(own) = self
-            .own(request.name(), owner, now)
-            .filter(|own| !own.broken)
-        {
+        if let Some(own) = self.own(request.name(), owner, now).filter(|own| !own.broken) {
             own.expires_at = expires_at;
             return Ok(own.grant);
         }
         if let Some(holder) = self.live(request.name(), now) {
             return Err(Box::new(holder.info(now)));
         }
-        if let Some(first) = self
-            .first_in_line(request.name())
-            .filter(|first| first.owner != owner)
+        if let Some(first) = self.first_in_line(request.name()).filter(|first| first.owner != owner)
         {
             first.called.notify_one();
-            return Err(Box::new(HolderInfo::new(
-                request.name().clone(),
-                &first.owner,
-            )));
+            return Err(Box::new(HolderInfo::new(request.name().clone(), &first.owner)));
         }
         self.last_token += 1;
         let number = NonZeroU64::MIN.saturating_add(self.last_token - 1);
         let grant = FencedGrant { number, store };
         let mut holder = HolderInfo::new(request.name().clone(), &owner);
         holder.identity = request.identity().clone();
-        let record = Record {
-            owner,
-            grant,
-            granted_at: now,
-            expires_at,
-            broken: false,
-            holder,
-        };
+        let record = Record { owner, grant, granted_at: now, expires_at, broken: false, holder };
         self.held.insert(request.name().clone(), record);
         self.leave(request.name(), owner);
         Ok(grant)
@@ -213,10 +190,7 @@ impl Tables {
     }
 
     fn join(&mut self, name: &LockName, place: Place) {
-        self.waiting
-            .entry(name.clone())
-            .or_default()
-            .push_back(place);
+        self.waiting.entry(name.clone()).or_default().push_back(place);
     }
 
     fn leave(&mut self, name: &LockName, owner: OwnerId) {
@@ -255,16 +229,9 @@ struct InLine<'a> {
 impl<'a> InLine<'a> {
     fn join(store: &'a Store, request: &'a Request) -> Self {
         let called = Arc::new(Notify::new());
-        let place = Place {
-            owner: request.owner(),
-            called: Arc::clone(&called),
-        };
+        let place = Place { owner: request.owner(), called: Arc::clone(&called) };
         store.tables().join(request.name(), place);
-        Self {
-            store,
-            request,
-            called,
-        }
+        Self { store, request, called }
     }
 
     /// Until called, the holder's end, or nobody waits any more. False: the last.
@@ -285,9 +252,7 @@ impl<'a> InLine<'a> {
 
 impl Drop for InLine<'_> {
     fn drop(&mut self) {
-        self.store
-            .tables()
-            .leave(self.request.name(), self.request.owner());
+        self.store.tables().leave(self.request.name(), self.request.owner());
     }
 }
 
@@ -295,10 +260,7 @@ impl Memory {
     async fn attempt(&self, request: &Request) -> Result<Result<MemoryLease, Box<HolderInfo>>> {
         let counted_from = Instant::now();
         let id = self.store.id;
-        let answer = self
-            .store
-            .call(|tables| tables.acquire(id, request, Instant::now()))
-            .await?;
+        let answer = self.store.call(|tables| tables.acquire(id, request, Instant::now())).await?;
         Ok(answer.map(|grant| MemoryLease {
             store: Arc::clone(&self.store),
             name: request.name().clone(),
@@ -340,10 +302,7 @@ impl Backend for Memory {
     }
 
     async fn give_back(&self, name: &LockName, owner: OwnerId) -> Result<()> {
-        self.store
-            .call(|tables| tables.release(name, owner, Instant::now()))
-            .await
-            .map(drop)
+        self.store.call(|tables| tables.release(name, owner, Instant::now())).await.map(drop)
     }
 }
 
@@ -352,10 +311,7 @@ impl Inspect for Memory {
         self.store
             .call(|tables| {
                 let now = Instant::now();
-                let live = tables
-                    .held
-                    .values()
-                    .filter(|record| now < record.expires_at);
+                let live = tables.held.values().filter(|record| now < record.expires_at);
                 let infos = live.map(|record| record.info(now));
                 infos
                     .filter(|info| after.is_none_or(|after| info.name > *after))
@@ -367,9 +323,7 @@ impl Inspect for Memory {
 
     async fn holder(&self, name: &LockName) -> Result<Option<HolderInfo>> {
         let now = Instant::now();
-        self.store
-            .call(|tables| tables.live(name, now).map(|record| record.info(now)))
-            .await
+        self.store.call(|tables| tables.live(name, now).map(|record| record.info(now))).await
     }
 
     async fn break_lock(&self, name: &LockName, when: Break) -> Result<Option<HolderInfo>> {
@@ -431,20 +385,11 @@ impl Lease for MemoryLease {
 
     async fn release(&mut self) -> Result<()> {
         let (name, owner) = (&self.name, self.owner);
-        let released = self
-            .store
-            .call(|tables| tables.release(name, owner, Instant::now()));
-        if released.await? {
-            Ok(())
-        } else {
-            Err(not_held(&self.name))
-        }
+        let released = self.store.call(|tables| tables.release(name, owner, Instant::now()));
+        if released.await? { Ok(()) } else { Err(not_held(&self.name)) }
     }
 }
 
 fn not_held(name: &LockName) -> Error {
-    Error::new(
-        ErrorKind::Lost,
-        format!("`{name}` is not held by this owner any more"),
-    )
+    Error::new(ErrorKind::Lost, format!("`{name}` is not held by this owner any more"))
 }

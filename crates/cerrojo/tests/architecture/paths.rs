@@ -22,18 +22,13 @@ impl Named {
 
     /// The words after `crate`, for a path into the own crate.
     pub fn inside(&self) -> Option<&[String]> {
-        self.words
-            .split_first()
-            .filter(|(first, _)| *first == "crate")
-            .map(|(_, rest)| rest)
+        self.words.split_first().filter(|(first, _)| *first == "crate").map(|(_, rest)| rest)
     }
 
     /// Whether `wanted` stands in it, word by word.
     pub fn holds(&self, wanted: &str) -> bool {
         let wanted: Vec<_> = wanted.split("::").collect();
-        self.words
-            .windows(wanted.len())
-            .any(|words| words == wanted)
+        self.words.windows(wanted.len()).any(|words| words == wanted)
     }
 
     /// Whether it begins with `wanted`, word by word.
@@ -45,13 +40,8 @@ impl Named {
 
 /// Every path of a file whose module is `module`.
 pub fn named(tokens: &[Token], module: &[String]) -> Vec<Named> {
-    let mut walk = Walk {
-        tokens,
-        at: 0,
-        module: module.to_vec(),
-        open: Vec::new(),
-        found: Vec::new(),
-    };
+    let mut walk =
+        Walk { tokens, at: 0, module: module.to_vec(), open: Vec::new(), found: Vec::new() };
     while walk.at < tokens.len() {
         walk.step();
     }
@@ -83,10 +73,7 @@ impl Walk<'_> {
     }
 
     fn enter(&mut self) {
-        let name = self
-            .at
-            .checked_sub(1)
-            .map(|at| self.tokens[at].text.clone());
+        let name = self.at.checked_sub(1).map(|at| self.tokens[at].text.clone());
         let is_module = self.at >= 2 && self.tokens[self.at - 2].is("mod");
         self.open.push(is_module);
         self.module.extend(name.filter(|_| is_module));
@@ -161,27 +148,17 @@ impl Walk<'_> {
 
     fn word(&mut self) -> String {
         self.at += 1;
-        self.tokens
-            .get(self.at - 1)
-            .map(|token| token.text.clone())
-            .unwrap_or_default()
+        self.tokens.get(self.at - 1).map(|token| token.text.clone()).unwrap_or_default()
     }
 
     fn is_word(&self, at: usize) -> bool {
-        self.tokens
-            .get(at)
-            .is_some_and(|token| token.kind == Kind::Word)
+        self.tokens.get(at).is_some_and(|token| token.kind == Kind::Word)
     }
 
     fn add(&mut self, words: &[String], alias: &str, public: bool, line: usize) {
         if !words.is_empty() {
             let words = absolute(words, &self.module);
-            self.found.push(Named {
-                words,
-                alias: alias.to_owned(),
-                public,
-                line,
-            });
+            self.found.push(Named { words, alias: alias.to_owned(), public, line });
         }
     }
 }
@@ -189,11 +166,7 @@ impl Walk<'_> {
 /// `self::a` and `super::a`, as seen from `module`, as `crate::...`.
 fn absolute(words: &[String], module: &[String]) -> Vec<String> {
     let selfs = usize::from(words.first().is_some_and(|word| word == "self"));
-    let above = words
-        .iter()
-        .skip(selfs)
-        .take_while(|word| *word == "super")
-        .count();
+    let above = words.iter().skip(selfs).take_while(|word| *word == "super").count();
     if selfs + above == 0 {
         return words.to_vec();
     }

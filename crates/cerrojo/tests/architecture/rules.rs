@@ -46,31 +46,9 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("backend", &["pure", "clock", "rng", "spi"]),
     ("erased", &["pure", "clock", "spi"]),
     ("guard", &["pure", "clock"]),
-    (
-        "keeper",
-        &[
-            "pure",
-            "clock",
-            "rng",
-            "spi",
-            "guard",
-            "queue",
-            "watched",
-            "locker::Options",
-        ],
-    ),
-    (
-        "locker",
-        &[
-            "pure", "clock", "spi", "guard", "queue", "watched", "keeper",
-        ],
-    ),
-    (
-        "connect",
-        &[
-            "pure", "clock", "spi", "guard", "erased", "locker", "backend",
-        ],
-    ),
+    ("keeper", &["pure", "clock", "rng", "spi", "guard", "queue", "watched", "locker::Options"]),
+    ("locker", &["pure", "clock", "spi", "guard", "queue", "watched", "keeper"]),
+    ("connect", &["pure", "clock", "spi", "guard", "erased", "locker", "backend"]),
 ];
 
 /// Modules that [`MAY_IMPORT`] says nothing about: the root, which re-exports, and the suite, which has
@@ -95,9 +73,7 @@ pub fn imports(tree: &Tree) -> Vec<Violation> {
 fn origins(tree: &Tree) -> BTreeMap<String, Vec<String>> {
     let root = tree.module(&[]).unwrap_or_default();
     let exported = named(root, &[]).into_iter().filter(|path| path.public);
-    exported
-        .map(|path| (path.alias, strip_crate(path.words)))
-        .collect()
+    exported.map(|path| (path.alias, strip_crate(path.words))).collect()
 }
 
 fn strip_crate(mut words: Vec<String>) -> Vec<String> {
@@ -120,33 +96,19 @@ fn target(tree: &Tree, origins: &BTreeMap<String, Vec<String>>, path: &[String])
 
 /// Whether a module imports from itself. A backend is itself; the other backends are others.
 fn is_own(from: &[String], target: &[String]) -> bool {
-    let depth = if from.first().is_some_and(|first| first == "backend") {
-        2
-    } else {
-        1
-    };
+    let depth = if from.first().is_some_and(|first| first == "backend") { 2 } else { 1 };
     let unit = &from[..from.len().min(depth)];
     !unit.is_empty() && target.starts_with(unit)
 }
 
 fn allowed(own: &str, target: &[String]) -> bool {
-    let row = MAY_IMPORT
-        .iter()
-        .find(|(module, _)| *module == own)
-        .map(|(_, row)| *row);
-    let modules = row
-        .unwrap_or_default()
-        .iter()
-        .flat_map(|&entry| match entry {
-            "pure" => PURE.to_vec(),
-            entry => vec![entry],
-        });
-    let written: Vec<_> = modules
-        .map(|entry| entry.split("::").collect::<Vec<_>>())
-        .collect();
-    written
-        .iter()
-        .any(|entry| target.len() >= entry.len() && target[..entry.len()] == entry[..])
+    let row = MAY_IMPORT.iter().find(|(module, _)| *module == own).map(|(_, row)| *row);
+    let modules = row.unwrap_or_default().iter().flat_map(|&entry| match entry {
+        "pure" => PURE.to_vec(),
+        entry => vec![entry],
+    });
+    let written: Vec<_> = modules.map(|entry| entry.split("::").collect::<Vec<_>>()).collect();
+    written.iter().any(|entry| target.len() >= entry.len() && target[..entry.len()] == entry[..])
 }
 
 /// Every module has a row in the table, and every row has a module.
@@ -158,9 +120,7 @@ pub fn table_is_whole(tree: &Tree) -> Vec<Violation> {
         let why = format!("`{top}` has no row in MAY_IMPORT: say what it may import");
         if known { Vec::new() } else { vec![(1, why)] }
     });
-    let rows = MAY_IMPORT
-        .iter()
-        .filter(|row| tree.module(&[row.0.to_owned()]).is_none());
+    let rows = MAY_IMPORT.iter().filter(|row| tree.module(&[row.0.to_owned()]).is_none());
     found.extend(rows.map(|row| violation("lib.rs", 1, format!("no module `{}` any more", row.0))));
     found
 }
@@ -217,15 +177,10 @@ fn public_names(tokens: &[Token], module: &[String]) -> Vec<String> {
 
 /// The name of the item that stands after `pub`.
 fn item_name(tokens: &[Token]) -> Option<String> {
-    const BEFORE_A_NAME: &[&str] = &[
-        "async", "const", "enum", "fn", "mod", "static", "struct", "trait", "type", "union",
-    ];
-    let words = tokens
-        .iter()
-        .skip_while(|token| BEFORE_A_NAME.contains(&token.text.as_str()));
-    let name = words
-        .take(1)
-        .find(|token| token.kind == Kind::Word && !token.is("use"))?;
+    const BEFORE_A_NAME: &[&str] =
+        &["async", "const", "enum", "fn", "mod", "static", "struct", "trait", "type", "union"];
+    let words = tokens.iter().skip_while(|token| BEFORE_A_NAME.contains(&token.text.as_str()));
+    let name = words.take(1).find(|token| token.kind == Kind::Word && !token.is("use"))?;
     Some(name.text.clone())
 }
 
@@ -271,12 +226,8 @@ pub fn local_scripts_read_no_clock(tree: &Tree) -> Vec<Violation> {
             .map(|read| format!("a script asks for `{read}`"))
     };
     let mut found = in_each_file(tree, |file, tokens| {
-        let texts = tokens
-            .iter()
-            .filter(|token| token.kind == Kind::Text && is_local(file));
-        texts
-            .filter_map(|token| asks(&token.text).map(|why| (token.line, why)))
-            .collect()
+        let texts = tokens.iter().filter(|token| token.kind == Kind::Text && is_local(file));
+        texts.filter_map(|token| asks(&token.text).map(|why| (token.line, why))).collect()
     });
     let scripts = tree.scripts().filter(|(file, _)| is_local(file));
     found.extend(scripts.filter_map(|(file, text)| asks(text).map(|why| violation(file, 1, why))));
@@ -296,12 +247,7 @@ pub fn no_environment_is_read(tree: &Tree) -> Vec<Violation> {
     in_each_path(tree, |file, path| {
         let reads = READS.iter().any(|read| path.holds(&format!("env::{read}")));
         let excepted = (file, path.text().as_str()) == EXCEPTION;
-        let why = || {
-            format!(
-                "`{}` reads the environment: let the caller pass it",
-                path.text()
-            )
-        };
+        let why = || format!("`{}` reads the environment: let the caller pass it", path.text());
         (reads && !excepted && !is_suite(file)).then(why)
     })
 }
@@ -315,9 +261,7 @@ pub fn nothing_is_printed(tree: &Tree) -> Vec<Violation> {
                 && MACROS.iter().any(|name| token.is(name))
                 && reads(tokens, at + 1, &["!"])
         });
-        calls
-            .map(|(_, token)| (token.line, format!("`{}!` prints", token.text)))
-            .collect()
+        calls.map(|(_, token)| (token.line, format!("`{}!` prints", token.text))).collect()
     });
     let streams = in_each_path(tree, |file, path| {
         let prints = !is_suite(file) && (path.holds("io::stdout") || path.holds("io::stderr"));
@@ -365,25 +309,18 @@ pub fn no_driver_is_named(tree: &Tree) -> Vec<Violation> {
 pub fn no_driver_is_public(tree: &Tree) -> Vec<Violation> {
     in_each_file(tree, |file, tokens| {
         let paths = named(tokens, &module_of(file));
-        let drivers = paths
-            .iter()
-            .filter(|path| DRIVERS.iter().any(|driver| path.begins(driver)));
+        let drivers = paths.iter().filter(|path| DRIVERS.iter().any(|driver| path.begins(driver)));
         let exported = drivers.clone().filter(|path| path.public);
         let exported = exported.map(|path| (path.line, format!("`{}` is exported", path.text())));
-        let imported: Vec<_> = drivers
-            .map(|path| path.alias.as_str())
-            .chain(DRIVERS.iter().copied())
-            .collect();
+        let imported: Vec<_> =
+            drivers.map(|path| path.alias.as_str()).chain(DRIVERS.iter().copied()).collect();
         let signatures =
             signatures(tokens).filter(|words| !reads(words, 1, &["fn", "from_client"]));
         let shown = signatures.filter_map(|words| {
             let word = words.iter().find(|token| {
                 token.kind == Kind::Word && imported.contains(&token.text.as_str())
             })?;
-            Some((
-                word.line,
-                format!("`{}` of a driver is in a public signature", word.text),
-            ))
+            Some((word.line, format!("`{}` of a driver is in a public signature", word.text)))
         });
         exported.chain(shown).collect()
     })
@@ -392,9 +329,7 @@ pub fn no_driver_is_public(tree: &Tree) -> Vec<Violation> {
 /// What stands from each `pub` to the body, the end or the comma of its item; imports apart.
 fn signatures(tokens: &[Token]) -> impl Iterator<Item = &[Token]> {
     let starts = tokens.iter().enumerate().filter(|(at, token)| {
-        let hidden = ["(", "use"]
-            .iter()
-            .any(|next| reads(tokens, at + 1, &[next]));
+        let hidden = ["(", "use"].iter().any(|next| reads(tokens, at + 1, &[next]));
         token.is("pub") && !hidden
     });
     starts.map(|(at, _)| {
@@ -442,37 +377,23 @@ pub fn no_driver_is_a_dependency(manifest: &str) -> Vec<Violation> {
     let drivers = dependencies(manifest)
         .into_iter()
         .filter(|name| DRIVERS.contains(&name.replace('-', "_").as_str()));
-    drivers
-        .map(|name| violation("Cargo.toml", 1, format!("`{name}` is a driver")))
-        .collect()
+    drivers.map(|name| violation("Cargo.toml", 1, format!("`{name}` is a driver"))).collect()
 }
 
 /// The testbed knows nothing of cerrojo.
 pub fn testbed_stands_alone(manifest: &str) -> Vec<Violation> {
-    let own = dependencies(manifest)
-        .into_iter()
-        .filter(|name| name.starts_with("cerrojo"));
-    own.map(|name| violation("Cargo.toml", 1, format!("the testbed depends on `{name}`")))
-        .collect()
+    let own = dependencies(manifest).into_iter().filter(|name| name.starts_with("cerrojo"));
+    own.map(|name| violation("Cargo.toml", 1, format!("the testbed depends on `{name}`"))).collect()
 }
 
 /// Every dependency of the workspace has its line of reason, and every line its dependency.
 pub fn dependencies_have_reasons(manifest: &str, reasons: &str) -> Vec<Violation> {
-    let rows = reasons
-        .lines()
-        .filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    let rows = reasons.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
     let rows: BTreeSet<_> = rows.map(str::to_owned).collect();
-    let used = dependencies(manifest)
-        .into_iter()
-        .filter(|name| !name.starts_with("cerrojo"));
-    let odd: Vec<_> = rows
-        .symmetric_difference(&used.collect())
-        .cloned()
-        .collect();
+    let used = dependencies(manifest).into_iter().filter(|name| !name.starts_with("cerrojo"));
+    let odd: Vec<_> = rows.symmetric_difference(&used.collect()).cloned().collect();
     let why = |name| format!("`{name}` is either not used or has no reason");
-    odd.iter()
-        .map(|name| violation("docs/decisions/0001-dependencies.md", 1, why(name)))
-        .collect()
+    odd.iter().map(|name| violation("docs/decisions/0001-dependencies.md", 1, why(name))).collect()
 }
 
 fn in_each_file(
@@ -481,9 +402,7 @@ fn in_each_file(
 ) -> Vec<Violation> {
     let found = tree.built().flat_map(|(file, tokens)| {
         let places = broken(file, tokens).into_iter();
-        places
-            .map(move |(line, why)| violation(file, line, why))
-            .collect::<Vec<_>>()
+        places.map(move |(line, why)| violation(file, line, why)).collect::<Vec<_>>()
     });
     found.collect()
 }
@@ -491,17 +410,10 @@ fn in_each_file(
 fn in_each_path(tree: &Tree, broken: impl Fn(&str, &Named) -> Option<String>) -> Vec<Violation> {
     in_each_file(tree, |file, tokens| {
         let paths = named(tokens, &module_of(file));
-        paths
-            .iter()
-            .filter_map(|path| broken(file, path).map(|why| (path.line, why)))
-            .collect()
+        paths.iter().filter_map(|path| broken(file, path).map(|why| (path.line, why))).collect()
     })
 }
 
 fn violation(file: &str, line: usize, why: String) -> Violation {
-    Violation {
-        file: file.to_owned(),
-        line,
-        why,
-    }
+    Violation { file: file.to_owned(), line, why }
 }

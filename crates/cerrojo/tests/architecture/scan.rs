@@ -32,10 +32,7 @@ pub fn built(source: &str) -> Vec<Token> {
 
 /// Whether the tokens from `at` on read like `wanted`.
 pub fn reads(tokens: &[Token], at: usize, wanted: &[&str]) -> bool {
-    wanted
-        .iter()
-        .enumerate()
-        .all(|(i, text)| tokens.get(at + i).is_some_and(|t| t.is(text)))
+    wanted.iter().enumerate().all(|(i, text)| tokens.get(at + i).is_some_and(|t| t.is(text)))
 }
 
 fn tokens(source: &str) -> Vec<Token> {
@@ -44,11 +41,7 @@ fn tokens(source: &str) -> Vec<Token> {
     while !rest.is_empty() {
         let (length, token) = next(rest);
         let (piece, after) = rest.split_at(length);
-        found.extend(token.map(|(kind, text)| Token {
-            kind,
-            text: text.to_owned(),
-            line,
-        }));
+        found.extend(token.map(|(kind, text)| Token { kind, text: text.to_owned(), line }));
         line += piece.matches('\n').count();
         rest = after;
     }
@@ -66,9 +59,7 @@ fn next(rest: &str) -> (usize, Option<(Kind, &str)>) {
     if let Some(length) = char_or_lifetime(rest) {
         return (length, None);
     }
-    let word = rest
-        .find(|c: char| !c.is_alphanumeric() && c != '_')
-        .unwrap_or(rest.len());
+    let word = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
     if word > 0 {
         return (word, Some((Kind::Word, &rest[..word])));
     }
@@ -107,22 +98,13 @@ fn block_comment(rest: &str) -> usize {
 fn string(rest: &str) -> Option<(usize, &str)> {
     let prefix = rest.find(|c| !matches!(c, 'b' | 'c' | 'r'))?;
     let raw = rest[..prefix].ends_with('r');
-    let hashes = rest[prefix..]
-        .bytes()
-        .take_while(|&b| raw && b == b'#')
-        .count();
+    let hashes = rest[prefix..].bytes().take_while(|&b| raw && b == b'#').count();
     let start = prefix + hashes;
     let body = rest[start..].strip_prefix('"').filter(|_| prefix <= 2)?;
-    let end = if raw {
-        body.find(&format!("\"{}", "#".repeat(hashes)))
-    } else {
-        unescaped(body, b'"')
-    };
+    let end =
+        if raw { body.find(&format!("\"{}", "#".repeat(hashes))) } else { unescaped(body, b'"') };
     let inside = end.unwrap_or(body.len());
-    Some((
-        (start + 1 + inside + 1 + hashes).min(rest.len()),
-        &body[..inside],
-    ))
+    Some(((start + 1 + inside + 1 + hashes).min(rest.len()), &body[..inside]))
 }
 
 /// Where `quote` first stands without a backslash before it.
@@ -160,10 +142,8 @@ fn without_tests(tokens: &[Token]) -> Vec<Token> {
 }
 
 fn is_for_tests(tokens: &[Token], at: usize) -> bool {
-    let ways: [&[&str]; 2] = [
-        &["#", "[", "cfg", "(", "test", ")"],
-        &["#", "[", "cfg", "(", "all", "(", "test"],
-    ];
+    let ways: [&[&str]; 2] =
+        [&["#", "[", "cfg", "(", "test", ")"], &["#", "[", "cfg", "(", "all", "(", "test"]];
     ways.iter().any(|way| reads(tokens, at, way))
 }
 
@@ -180,11 +160,7 @@ fn end_of_item(tokens: &[Token], mut at: usize) -> usize {
         }
         let opens = ["(", "[", "{"].iter().any(|mark| token.is(mark));
         let braces = token.is("{");
-        at = if opens {
-            end_of_group(tokens, at)
-        } else {
-            at + 1
-        };
+        at = if opens { end_of_group(tokens, at) } else { at + 1 };
         if braces && !import {
             return at;
         }

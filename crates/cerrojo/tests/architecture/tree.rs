@@ -35,11 +35,7 @@ impl Tree {
 
     /// The same sources with `text` at the end of one file, which need not exist.
     pub fn with(mut self, file: &str, text: &str) -> Self {
-        let before = self
-            .0
-            .get(file)
-            .map(|source| source.text.as_str())
-            .unwrap_or_default();
+        let before = self.0.get(file).map(|source| source.text.as_str()).unwrap_or_default();
         let source = Source::read(file, format!("{before}\n{text}"));
         self.0.insert(file.to_owned(), source);
         self
@@ -47,10 +43,7 @@ impl Tree {
 
     /// Every file that ends up in a build, with its code: no comments, no tests.
     pub fn built(&self) -> impl Iterator<Item = (&str, &[Token])> {
-        let rust = self
-            .0
-            .iter()
-            .filter(|(file, _)| is_rust(file) && !is_test(file));
+        let rust = self.0.iter().filter(|(file, _)| is_rust(file) && !is_test(file));
         rust.map(|(file, source)| (file.as_str(), source.code.as_slice()))
     }
 
@@ -62,26 +55,15 @@ impl Tree {
 
     /// The code of the module with this path, if it has a file of its own.
     pub fn module(&self, path: &[String]) -> Option<&[Token]> {
-        let stem = if path.is_empty() {
-            "lib".to_owned()
-        } else {
-            path.join("/")
-        };
+        let stem = if path.is_empty() { "lib".to_owned() } else { path.join("/") };
         let files = [format!("{stem}.rs"), format!("{stem}/mod.rs")];
-        files
-            .iter()
-            .find_map(|file| self.0.get(file))
-            .map(|source| source.code.as_slice())
+        files.iter().find_map(|file| self.0.get(file)).map(|source| source.code.as_slice())
     }
 }
 
 impl Source {
     fn read(file: &str, text: String) -> Arc<Self> {
-        let code = if is_rust(file) {
-            scan::built(&text)
-        } else {
-            Vec::new()
-        };
+        let code = if is_rust(file) { scan::built(&text) } else { Vec::new() };
         Arc::new(Self { text, code })
     }
 }
@@ -105,9 +87,7 @@ pub fn workspace_file(path: &str) -> String {
 pub fn module_of(file: &str) -> Vec<String> {
     let stem = file.trim_end_matches(".rs").trim_end_matches("/mod");
     let parts = stem.split('/').map(str::to_owned);
-    parts
-        .filter(|part| part != "lib" && part != "main")
-        .collect()
+    parts.filter(|part| part != "lib" && part != "main").collect()
 }
 
 fn is_rust(file: &str) -> bool {
@@ -124,12 +104,7 @@ fn collect(root: &Path, folder: &Path, files: &mut BTreeMap<String, Arc<Source>>
         if path.is_dir() {
             collect(root, &path, files);
         } else {
-            let name = path
-                .strip_prefix(root)
-                .unwrap()
-                .to_str()
-                .unwrap()
-                .to_owned();
+            let name = path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
             let source = Source::read(&name, fs::read_to_string(&path).unwrap());
             files.insert(name, source);
         }

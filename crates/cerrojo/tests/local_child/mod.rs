@@ -9,11 +9,7 @@
     clippy::indexing_slicing,
     reason = "a failed step fails the test"
 )]
-#![allow(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "children talk by lines"
-)]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "children talk by lines")]
 
 use std::{
     collections::HashMap,
@@ -52,9 +48,8 @@ pub(crate) fn main_with_disk(trials: &[(&str, Proof)], on_disk: &[(&str, Proof)]
     }
     let ignored = !on_disk.is_empty() && is_disk_missing();
     let trial = |(name, proof): &(&str, Proof)| Trial::test(*name, *proof);
-    let on_disk = on_disk
-        .iter()
-        .map(|each| trial(each).with_kind("disk").with_ignored_flag(ignored));
+    let on_disk =
+        on_disk.iter().map(|each| trial(each).with_kind("disk").with_ignored_flag(ignored));
     let trials = trials.iter().map(trial).chain(on_disk).collect();
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
@@ -69,20 +64,12 @@ fn is_disk_missing() -> bool {
 
 /// How many rounds: the short form, or the long one with `CERROJO_TEST_LONG`.
 pub(crate) fn rounds(short: usize, long: usize) -> usize {
-    if std::env::var_os("CERROJO_TEST_LONG").is_some() {
-        long
-    } else {
-        short
-    }
+    if std::env::var_os("CERROJO_TEST_LONG").is_some() { long } else { short }
 }
 
 /// A runtime whose keepers run while the test itself does something else.
 pub(crate) fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .unwrap()
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
 }
 
 /// A child of this binary, not yet started.
@@ -128,9 +115,7 @@ impl Rising {
     }
 
     pub(crate) fn take_all(&mut self, said: &[String]) {
-        said.iter()
-            .filter_map(|line| token_in(line))
-            .for_each(|token| self.take(token));
+        said.iter().filter_map(|line| token_in(line)).for_each(|token| self.take(token));
     }
 
     pub(crate) fn greatest(&self) -> u64 {
@@ -141,9 +126,7 @@ impl Rising {
 /// SQLite's own check of the whole file.
 pub(crate) fn check_integrity(folder: &Path) {
     let database = rusqlite::Connection::open(folder.join("locks.db")).unwrap();
-    let found: String = database
-        .query_row("PRAGMA integrity_check", (), |row| row.get(0))
-        .unwrap();
+    let found: String = database.query_row("PRAGMA integrity_check", (), |row| row.get(0)).unwrap();
     assert_eq!(found, "ok");
 }
 
@@ -155,11 +138,7 @@ pub(crate) fn snapshot(folder: &Path) -> Vec<(PathBuf, u32, Vec<u8>)> {
         for entry in fs::read_dir(&folder).unwrap() {
             let path = entry.unwrap().path();
             let metadata = fs::symlink_metadata(&path).unwrap();
-            let bytes = if metadata.is_file() {
-                fs::read(&path).unwrap()
-            } else {
-                Vec::new()
-            };
+            let bytes = if metadata.is_file() { fs::read(&path).unwrap() } else { Vec::new() };
             if metadata.is_dir() {
                 folders.push(path.clone());
             }
@@ -189,17 +168,11 @@ fn role(arguments: &[String]) -> ExitCode {
 
 /// One line, in one write: a kill leaves all of it or nothing.
 fn say(line: &str) {
-    io::stdout()
-        .write_all(format!("{line}\n").as_bytes())
-        .unwrap();
+    io::stdout().write_all(format!("{line}\n").as_bytes()).unwrap();
 }
 
 fn complaint(error: &Error) -> String {
-    format!(
-        "error {} {}",
-        error.kind().as_str(),
-        error.to_string().replace('\n', " ")
-    )
+    format!("error {} {}", error.kind().as_str(), error.to_string().replace('\n', " "))
 }
 
 async fn open(folder: &Path, boot: &str) -> Result<Local> {
@@ -211,10 +184,8 @@ async fn open(folder: &Path, boot: &str) -> Result<Local> {
 
 /// Does what it is told, line by line, until its input ends.
 fn talk(runtime: &tokio::runtime::Runtime, folder: &Path, boot: &str) -> Result<()> {
-    let mut talker = Talker {
-        locks: Locker::new(runtime.block_on(open(folder, boot))?),
-        held: HashMap::new(),
-    };
+    let mut talker =
+        Talker { locks: Locker::new(runtime.block_on(open(folder, boot))?), held: HashMap::new() };
     say("open");
     for line in io::stdin().lines() {
         let line = line.unwrap();
@@ -234,18 +205,13 @@ impl Talker {
     async fn obey(&mut self, parts: &[&str]) -> Result<String> {
         match parts {
             ["acquire", name, ttl_ms, wait_ms] => self.acquire(name, ttl_ms, wait_ms).await,
-            ["release", name] => self
-                .held
-                .remove(*name)
-                .expect("held")
-                .release()
-                .await
-                .map(|()| "released".into()),
+            ["release", name] => {
+                self.held.remove(*name).expect("held").release().await.map(|()| "released".into())
+            }
             ["state", name] => Ok(format!("{:?}", self.held[*name].state())),
-            ["until", name] => Ok(format!(
-                "{:?}",
-                self.held[*name].valid_until().map(|at| at.as_nanos())
-            )),
+            ["until", name] => {
+                Ok(format!("{:?}", self.held[*name].valid_until().map(|at| at.as_nanos())))
+            }
             ["renewals", name] => Ok(self.held[*name].renewals().to_string()),
             ["wall"] => Ok(wall_seconds().to_string()),
             _ => panic!("no command {parts:?}"),
@@ -262,15 +228,9 @@ impl Talker {
     }
 }
 
-#[allow(
-    clippy::disallowed_methods,
-    reason = "the wall clock is what is looked at here"
-)]
+#[allow(clippy::disallowed_methods, reason = "the wall clock is what is looked at here")]
 fn wall_seconds() -> u64 {
-    std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .unwrap()
-        .as_secs()
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs()
 }
 
 /// Acquires, renews and releases without end, and says each step before and each token after it is taken.
@@ -317,11 +277,7 @@ async fn race(place: &Path, tries: usize) -> Result<()> {
     io::stdin().lines().next();
     let mut entered = 0_usize;
     for turn in 0..tries {
-        let wait = if turn % 8 == 0 {
-            LONG * 4
-        } else {
-            Duration::ZERO
-        };
+        let wait = if turn % 8 == 0 { LONG * 4 } else { Duration::ZERO };
         match locks.acquire("room").wait(wait).await {
             Ok(guard) => {
                 enter(place, guard.token().get());
@@ -339,18 +295,12 @@ async fn race(place: &Path, tries: usize) -> Result<()> {
 /// Two at once cannot both make the file; the list of tokens is in the order of entry.
 fn enter(place: &Path, token: u64) {
     let sentinel = place.join("sentinel");
-    let made = fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .open(&sentinel);
+    let made = fs::OpenOptions::new().write(true).create_new(true).open(&sentinel);
     if let Err(error) = made {
         say(&format!("overlap {error}"));
     }
-    let mut entries = fs::OpenOptions::new()
-        .append(true)
-        .create(true)
-        .open(place.join("entries"))
-        .unwrap();
+    let mut entries =
+        fs::OpenOptions::new().append(true).create(true).open(place.join("entries")).unwrap();
     entries.write_all(format!("{token}\n").as_bytes()).unwrap();
     fs::remove_file(&sentinel).unwrap();
 }
@@ -359,10 +309,6 @@ fn enter(place: &Path, token: u64) {
 pub(crate) fn after_shell(setup: &str, command: &Command) -> Command {
     let mut shell = Command::new("sh");
     let script: OsString = format!("{setup}; exec \"$0\" \"$@\"").into();
-    shell
-        .arg("-c")
-        .arg(script)
-        .arg(command.get_program())
-        .args(command.get_args());
+    shell.arg("-c").arg(script).arg(command.get_program()).args(command.get_args());
     shell
 }

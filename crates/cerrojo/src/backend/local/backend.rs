@@ -46,10 +46,7 @@ impl Inner {
         &self,
         step: impl FnOnce(&mut Tables) -> Result<T, LocalError> + Send + 'static,
     ) -> Result<T> {
-        self.worker
-            .call(step)
-            .await
-            .map_err(|error| self.error(error))
+        self.worker.call(step).await.map_err(|error| self.error(error))
     }
 
     fn error(&self, error: LocalError) -> Error {
@@ -114,15 +111,7 @@ impl Local {
         let sockets = Arc::new(Sockets::open(&folder)?);
         let waiters = Arc::new(Waiters::new(Arc::clone(&sockets), &machine));
         let (worker, store_id) = Worker::start(folder.clone(), machine.clone(), sockets).await?;
-        Ok(Self {
-            inner: Arc::new(Inner {
-                folder,
-                machine,
-                store_id,
-                worker,
-                waiters,
-            }),
-        })
+        Ok(Self { inner: Arc::new(Inner { folder, machine, store_id, worker, waiters }) })
     }
 
     /// The random id that the store got when it was made.
@@ -179,12 +168,7 @@ impl InLine {
             .enter(request.owner(), &store.worker)
             .map_err(|error| store.error(error))?;
         let (name, owner) = (request.name().clone(), request.owner());
-        Ok(Self {
-            store: Arc::clone(store),
-            waiter,
-            name,
-            owner,
-        })
+        Ok(Self { store: Arc::clone(store), waiter, name, owner })
     }
 
     /// Until called, until the holder's TTL ends, or until nobody waits any more. False: one last attempt.
@@ -248,12 +232,8 @@ impl Backend for Local {
 impl Inspect for Local {
     async fn list(&self, after: Option<&LockName>, limit: usize) -> Result<Vec<HolderInfo>> {
         // Before every name stands the empty text, which is none.
-        let after = after
-            .map(|name| name.as_str().to_owned())
-            .unwrap_or_default();
-        self.inner
-            .call(move |tables| tables.list(&after, limit))
-            .await
+        let after = after.map(|name| name.as_str().to_owned()).unwrap_or_default();
+        self.inner.call(move |tables| tables.list(&after, limit)).await
     }
 
     async fn holder(&self, name: &LockName) -> Result<Option<HolderInfo>> {
@@ -263,9 +243,7 @@ impl Inspect for Local {
 
     async fn break_lock(&self, name: &LockName, when: Break) -> Result<Option<HolderInfo>> {
         let name = name.clone();
-        self.inner
-            .call(move |tables| tables.break_lock(&name, when))
-            .await
+        self.inner.call(move |tables| tables.break_lock(&name, when)).await
     }
 
     async fn prune(&self) -> Result<u64> {

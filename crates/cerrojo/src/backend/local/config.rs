@@ -15,11 +15,7 @@ pub struct Builder {
 
 impl Builder {
     pub(super) fn new(folder: PathBuf) -> Self {
-        Self {
-            folder,
-            boot_id: None,
-            time_namespace: None,
-        }
+        Self { folder, boot_id: None, time_namespace: None }
     }
 
     /// For tests: what a reboot would change.

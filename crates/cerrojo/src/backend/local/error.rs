@@ -22,15 +22,14 @@ pub(super) enum LocalError {
     #[error(
         "{path} is on {filesystem}, which other machines may share: a store must be on a disk of this machine"
     )]
-    Shared {
-        path: PathBuf,
-        filesystem: &'static str,
-    },
+    Shared { path: PathBuf, filesystem: &'static str },
     #[error(
         "{path} can be used by others (mode {mode:03o}): who can read the store can release any lock; chmod 700 it"
     )]
     NotPrivate { path: PathBuf, mode: u32 },
-    #[error("{path} belongs to user {owner}, not to {user}: a store is for the processes of one user")]
+    #[error(
+        "{path} belongs to user {owner}, not to {user}: a store is for the processes of one user"
+    )]
     NotOurs { path: PathBuf, owner: u32, user: u32 },
     #[error("{0} is not a folder: a store is a folder of its own")]
     NotAFolder(PathBuf),
@@ -59,10 +58,7 @@ pub(super) enum LocalError {
     #[error(
         "no answer within {limit:?}: another process may be stopped while it has the turn, or the disk hangs"
     )]
-    NoAnswer {
-        limit: std::time::Duration,
-        started: bool,
-    },
+    NoAnswer { limit: std::time::Duration, started: bool },
     #[error("the commit failed")]
     Commit(#[source] rusqlite::Error),
     #[error("the database refused")]

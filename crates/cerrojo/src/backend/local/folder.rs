@@ -65,16 +65,8 @@ impl Folder {
     /// The file by whose lock writers take turns.
     pub(super) fn open_turn(&self) -> Result<File, LocalError> {
         let path = self.0.join("turn");
-        let file = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .mode(0o600)
-            .open(&path);
-        file.map_err(|error| LocalError::Io {
-            what: "open",
-            path,
-            error,
-        })
+        let file = OpenOptions::new().create(true).append(true).mode(0o600).open(&path);
+        file.map_err(|error| LocalError::Io { what: "open", path, error })
     }
 
     /// Makes the database file as an empty one of mode 0600, if there is none. True: made.
@@ -83,19 +75,10 @@ impl Folder {
     /// open in this process would drop SQLite's locks.
     pub(super) fn make_database(&self) -> Result<bool, LocalError> {
         let path = self.database();
-        match OpenOptions::new()
-            .create_new(true)
-            .write(true)
-            .mode(0o600)
-            .open(&path)
-        {
+        match OpenOptions::new().create_new(true).write(true).mode(0o600).open(&path) {
             Ok(_) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
-            Err(error) => Err(LocalError::Io {
-                what: "make",
-                path,
-                error,
-            }),
+            Err(error) => Err(LocalError::Io { what: "make", path, error }),
         }
     }
 
@@ -117,11 +100,7 @@ impl Folder {
         let path = self.database();
         match fs::metadata(&path) {
             Ok(metadata) => Ok((metadata.dev(), metadata.ino())),
-            Err(error) => Err(LocalError::Io {
-                what: "look at",
-                path,
-                error,
-            }),
+            Err(error) => Err(LocalError::Io { what: "look at", path, error }),
         }
     }
 
@@ -147,10 +126,7 @@ impl Folder {
         }
         let mode = metadata.mode() & 0o777;
         if mode & 0o077 != 0 {
-            return Err(LocalError::NotPrivate {
-                path: self.0.clone(),
-                mode,
-            });
+            return Err(LocalError::NotPrivate { path: self.0.clone(), mode });
         }
         Ok(())
     }
@@ -164,16 +140,8 @@ fn make_private(path: &Path) -> Result<bool, LocalError> {
         // Making it says what is wrong, if anything is.
         Err(_) => {}
     }
-    let failed = |error| LocalError::Io {
-        what: "make the folder",
-        path: path.to_owned(),
-        error,
-    };
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(path)
-        .map_err(failed)?;
+    let failed = |error| LocalError::Io { what: "make the folder", path: path.to_owned(), error };
+    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
     fs::set_permissions(path, Permissions::from_mode(0o700)).map_err(failed)?;
     Ok(true)
 }
@@ -187,13 +155,11 @@ fn metadata(path: &Path) -> Result<fs::Metadata, LocalError> {
 }
 
 fn sync(path: &Path) -> Result<(), LocalError> {
-    File::open(path)
-        .and_then(|folder| folder.sync_all())
-        .map_err(|error| LocalError::Io {
-            what: "sync",
-            path: path.to_owned(),
-            error,
-        })
+    File::open(path).and_then(|folder| folder.sync_all()).map_err(|error| LocalError::Io {
+        what: "sync",
+        path: path.to_owned(),
+        error,
+    })
 }
 
 fn check_filesystem(path: &Path) -> Result<(), LocalError> {
@@ -205,19 +171,13 @@ fn check_filesystem(path: &Path) -> Result<(), LocalError> {
     // The kernel's number has 32 bits; its type here is signed on some machines.
     let magic = u64::try_from(stat.f_type).unwrap_or_default() & 0xFFFF_FFFF;
     match shared_filesystem(magic) {
-        Some(filesystem) => Err(LocalError::Shared {
-            path: path.to_owned(),
-            filesystem,
-        }),
+        Some(filesystem) => Err(LocalError::Shared { path: path.to_owned(), filesystem }),
         None => Ok(()),
     }
 }
 
 fn shared_filesystem(magic: u64) -> Option<&'static str> {
-    SHARED_FILESYSTEMS
-        .iter()
-        .find(|(number, _)| *number == magic)
-        .map(|(_, name)| *name)
+    SHARED_FILESYSTEMS.iter().find(|(number, _)| *number == magic).map(|(_, name)| *name)
 }
 
 #[cfg(test)]
@@ -237,13 +197,7 @@ mod tests {
         for (magic, name) in cases {
             assert_eq!(shared_filesystem(magic), Some(name));
         }
-        for local in [
-            0xEF53_u64,
-            0x5846_5342,
-            0x9123_683E,
-            0x0102_1994,
-            0x794C_7630,
-        ] {
+        for local in [0xEF53_u64, 0x5846_5342, 0x9123_683E, 0x0102_1994, 0x794C_7630] {
             assert_eq!(shared_filesystem(local), None);
         }
     }

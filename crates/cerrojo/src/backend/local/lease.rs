@@ -36,16 +36,9 @@ impl Lease for LocalLease {
 
     async fn renew(&mut self) -> Result<()> {
         let counted_from = Instant::now();
-        let (name, owner, ttl_ns) = (
-            self.name.clone(),
-            self.owner,
-            super::backend::nanos(self.ttl),
-        );
-        if !self
-            .store
-            .call(move |tables| tables.prolong(&name, owner, ttl_ns))
-            .await?
-        {
+        let (name, owner, ttl_ns) =
+            (self.name.clone(), self.owner, super::backend::nanos(self.ttl));
+        if !self.store.call(move |tables| tables.prolong(&name, owner, ttl_ns)).await? {
             return Err(not_held(&self.name));
         }
         self.counted_from = counted_from;
@@ -54,21 +47,11 @@ impl Lease for LocalLease {
 
     async fn release(&mut self) -> Result<()> {
         let (name, owner) = (self.name.clone(), self.owner);
-        let released = self
-            .store
-            .call(move |tables| tables.release(&name, owner))
-            .await?;
-        if released {
-            Ok(())
-        } else {
-            Err(not_held(&self.name))
-        }
+        let released = self.store.call(move |tables| tables.release(&name, owner)).await?;
+        if released { Ok(()) } else { Err(not_held(&self.name)) }
     }
 }
 
 fn not_held(name: &LockName) -> Error {
-    Error::new(
-        ErrorKind::Lost,
-        format!("`{name}` is not held by this owner any more"),
-    )
+    Error::new(ErrorKind::Lost, format!("`{name}` is not held by this owner any more"))
 }

@@ -37,11 +37,9 @@ fn read(path: &str) -> Result<String, LocalError> {
 
 fn inode(path: &str) -> Result<u64, LocalError> {
     let metadata = fs::metadata(Path::new(path));
-    metadata
-        .map(|metadata| metadata.ino())
-        .map_err(|error| LocalError::Io {
-            what: "look at",
-            path: path.into(),
-            error,
-        })
+    metadata.map(|metadata| metadata.ino()).map_err(|error| LocalError::Io {
+        what: "look at",
+        path: path.into(),
+        error,
+    })
 }

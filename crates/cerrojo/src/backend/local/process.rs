@@ -48,16 +48,10 @@ impl Proof {
             BoundTo::Nothing => return None,
         };
         let processes: Vec<_> = pids.into_iter().map(Process::find).collect::<Option<_>>()?;
-        let groups: Vec<_> = groups
-            .into_iter()
-            .map(|id| i32::try_from(id).ok())
-            .collect::<Option<_>>()?;
+        let groups: Vec<_> =
+            groups.into_iter().map(|id| i32::try_from(id).ok()).collect::<Option<_>>()?;
         let empty = processes.is_empty() && groups.is_empty();
-        (!empty).then_some(Self {
-            pid_namespace: machine.pid_namespace,
-            processes,
-            groups,
-        })
+        (!empty).then_some(Self { pid_namespace: machine.pid_namespace, processes, groups })
     }
 
     /// Whether it is certain that nothing of it runs any more.
@@ -76,10 +70,7 @@ impl Proof {
 impl Process {
     fn find(pid: u32) -> Option<Self> {
         let pid = i32::try_from(pid).ok()?;
-        Some(Self {
-            pid,
-            start: start_of(pid)?,
-        })
+        Some(Self { pid, start: start_of(pid)? })
     }
 
     fn is_gone(&self) -> bool {
@@ -97,11 +88,7 @@ impl Process {
             Err(_) => return Life::Unknown,
         };
         let another = start_of(self.pid).is_some_and(|start| start != self.start);
-        if another || has_ended(&pidfd) {
-            Life::Gone
-        } else {
-            Life::Alive(pidfd)
-        }
+        if another || has_ended(&pidfd) { Life::Gone } else { Life::Alive(pidfd) }
     }
 }
 
@@ -130,29 +117,17 @@ mod tests {
     use super::*;
 
     fn child() -> Child {
-        Command::new("cat")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap()
+        Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap()
     }
 
     fn proof(processes: Vec<u32>, groups: Vec<u32>) -> Proof {
-        Proof::of(
-            &BoundTo::All { processes, groups },
-            &Machine::this().unwrap(),
-        )
-        .unwrap()
+        Proof::of(&BoundTo::All { processes, groups }, &Machine::this().unwrap()).unwrap()
     }
 
     #[test]
     fn this_process_is_alive() {
         let machine = Machine::this().unwrap();
-        assert!(
-            !Proof::of(&BoundTo::ThisProcess, &machine)
-                .unwrap()
-                .all_gone(&machine)
-        );
+        assert!(!Proof::of(&BoundTo::ThisProcess, &machine).unwrap().all_gone(&machine));
         assert!(Proof::of(&BoundTo::Nothing, &machine).is_none());
     }
 
@@ -162,9 +137,7 @@ mod tests {
         let mut child = child();
         let proof = proof(vec![child.id()], vec![]);
         assert!(!proof.all_gone(&machine));
-        let Life::Alive(pidfd) = proof.processes[0].life() else {
-            panic!("a pidfd is expected")
-        };
+        let Life::Alive(pidfd) = proof.processes[0].life() else { panic!("a pidfd is expected") };
         child.kill().unwrap();
         poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], None).unwrap();
         assert!(proof.all_gone(&machine), "a zombie is gone");
@@ -195,11 +168,7 @@ mod tests {
     fn a_group_lives_as_long_as_one_of_it() {
         use std::os::unix::process::CommandExt;
         let machine = Machine::this().unwrap();
-        let mut child = Command::new("cat")
-            .stdin(Stdio::piped())
-            .process_group(0)
-            .spawn()
-            .unwrap();
+        let mut child = Command::new("cat").stdin(Stdio::piped()).process_group(0).spawn().unwrap();
         let proof = proof(vec![], vec![child.id()]);
         assert!(!proof.all_gone(&machine));
         child.kill().unwrap();

@@ -84,19 +84,10 @@ impl Tables {
             return Err(LocalError::Foreign(application));
         }
         if schema > SCHEMA {
-            return Err(LocalError::NewerSchema {
-                found: schema,
-                known: SCHEMA,
-            });
+            return Err(LocalError::NewerSchema { found: schema, known: SCHEMA });
         }
-        let check: String = self
-            .db
-            .query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
-        if check == "ok" {
-            Ok(())
-        } else {
-            Err(LocalError::Damaged(check))
-        }
+        let check: String = self.db.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
+        if check == "ok" { Ok(()) } else { Err(LocalError::Damaged(check)) }
     }
 
     /// Without tables: a file that was just made. A database that never set an application id has some.
@@ -113,8 +104,7 @@ impl Tables {
         self.db.set_prepared_statement_cache_capacity(64);
         self.db.pragma_update(None, "journal_mode", "WAL")?;
         self.db.pragma_update(None, "synchronous", "NORMAL")?;
-        self.db
-            .pragma_update(None, "journal_size_limit", 4 * 1024 * 1024)?;
+        self.db.pragma_update(None, "journal_size_limit", 4 * 1024 * 1024)?;
         self.db.pragma_update(None, "trusted_schema", false)?;
         // Leaving is quick, and no process syncs on behalf of all when it is the last to leave.
         let no_checkpoint = rusqlite::config::DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
@@ -127,11 +117,7 @@ impl Tables {
             self.found()?;
         }
         let (store_id, boot_id, time_ns) = self.db.query_row(sql!("store"), [], |row| {
-            Ok((
-                row.get::<_, [u8; 16]>(0)?,
-                row.get::<_, String>(1)?,
-                row.get::<_, i64>(2)?,
-            ))
+            Ok((row.get::<_, [u8; 16]>(0)?, row.get::<_, String>(1)?, row.get::<_, i64>(2)?))
         })?;
         self.store_id = StoreId::from_bytes(store_id);
         if boot_id != self.machine.boot_id {
@@ -148,14 +134,9 @@ impl Tables {
         self.db.execute_batch(sql!("schema"))?;
         let id = StoreId::random();
         let machine = &self.machine;
-        let row = params![
-            id.as_bytes(),
-            machine.boot_id,
-            signed(machine.time_namespace)
-        ];
+        let row = params![id.as_bytes(), machine.boot_id, signed(machine.time_namespace)];
         self.db.execute(sql!("found"), row)?;
-        self.db
-            .pragma_update(None, "application_id", APPLICATION_ID)?;
+        self.db.pragma_update(None, "application_id", APPLICATION_ID)?;
         self.db.pragma_update(None, "user_version", SCHEMA)?;
         Ok(())
     }
@@ -188,10 +169,7 @@ impl Tables {
     }
 
     pub(super) fn commit(&self) -> Outcome<()> {
-        let commit = self
-            .db
-            .prepare_cached("COMMIT")
-            .and_then(|mut commit| commit.execute([]));
+        let commit = self.db.prepare_cached("COMMIT").and_then(|mut commit| commit.execute([]));
         commit.map(drop).map_err(LocalError::Commit)
     }
 
@@ -231,10 +209,7 @@ impl Tables {
     /// A transaction whose commit is on the disk when it returns.
     fn synced(&mut self, work: impl FnOnce(&mut Self) -> Outcome<()>) -> Outcome<()> {
         self.db.pragma_update(None, "synchronous", "FULL")?;
-        let result = self
-            .begin()
-            .and_then(|()| work(self))
-            .and_then(|()| self.commit());
+        let result = self.begin().and_then(|()| work(self)).and_then(|()| self.commit());
         if result.is_err() {
             self.roll_back();
         }

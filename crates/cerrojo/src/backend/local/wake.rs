@@ -69,19 +69,13 @@ impl Sockets {
         let folder = folder.wake();
         match File::open(&folder) {
             Ok(opened) => Ok(Self { folder, opened }),
-            Err(error) => Err(LocalError::Io {
-                what: "open",
-                path: folder,
-                error,
-            }),
+            Err(error) => Err(LocalError::Io { what: "open", path: folder, error }),
         }
     }
 
     fn path(&self, peer: PeerId) -> PathBuf {
         let descriptor = self.opened.as_raw_fd();
-        Path::new("/proc/self/fd")
-            .join(descriptor.to_string())
-            .join(peer.file_name())
+        Path::new("/proc/self/fd").join(descriptor.to_string()).join(peer.file_name())
     }
 
     fn bind(&self, peer: PeerId) -> Result<UnixDatagram, LocalError> {
@@ -131,10 +125,7 @@ impl Caller {
     pub(super) fn tell(&self, wakes: &[Wake]) -> Vec<PeerId> {
         let mut by_peer: HashMap<PeerId, Vec<u8>> = HashMap::new();
         for wake in wakes {
-            by_peer
-                .entry(wake.peer)
-                .or_default()
-                .extend_from_slice(wake.owner.as_bytes());
+            by_peer.entry(wake.peer).or_default().extend_from_slice(wake.owner.as_bytes());
         }
         by_peer
             .into_iter()
@@ -150,16 +141,13 @@ impl Caller {
 
     fn reaches(&self, peer: PeerId, owners: &[u8]) -> bool {
         let path = self.sockets.path(peer);
-        owners
-            .chunks(16 * OWNERS_MAX)
-            .all(|message| match self.socket.send_to(message, &path) {
-                Err(error) => !matches!(
-                    error.kind(),
-                    io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound
-                ),
-                // Else sent, or its queue is full and it will look by itself.
-                Ok(_) => true,
-            })
+        owners.chunks(16 * OWNERS_MAX).all(|message| match self.socket.send_to(message, &path) {
+            Err(error) => {
+                !matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound)
+            }
+            // Else sent, or its queue is full and it will look by itself.
+            Ok(_) => true,
+        })
     }
 }
 
@@ -192,16 +180,9 @@ pub(super) struct Waiter {
 impl Waiters {
     pub(super) fn new(sockets: Arc<Sockets>, machine: &Machine) -> Self {
         let peer = PeerId(*OwnerId::random().as_bytes());
-        let proof = Proof::of(&BoundTo::ThisProcess, machine)
-            .as_ref()
-            .map(write_proof);
+        let proof = Proof::of(&BoundTo::ThisProcess, machine).as_ref().map(write_proof);
         let standing = Standing { peer, proof };
-        Self {
-            standing,
-            sockets,
-            peer,
-            state: Mutex::default(),
-        }
+        Self { standing, sockets, peer, state: Mutex::default() }
     }
 
     pub(super) fn standing(&self) -> Standing {
@@ -226,29 +207,19 @@ impl Waiters {
         if first {
             self.stir_listener();
         }
-        Ok(Waiter {
-            waiters: Arc::clone(self),
-            owner,
-            called,
-        })
+        Ok(Waiter { waiters: Arc::clone(self), owner, called })
     }
 
     fn start_listening(self: &Arc<Self>, worker: &Worker) -> Result<(), LocalError> {
         let socket = self.sockets.bind(self.peer)?;
-        let listener = Listener {
-            waiters: Arc::downgrade(self),
-            socket,
-            worker: worker.downgrade(),
-        };
+        let listener =
+            Listener { waiters: Arc::downgrade(self), socket, worker: worker.downgrade() };
         let thread = std::thread::Builder::new().name("cerrojo-wake".into());
-        thread
-            .spawn(move || listener.run())
-            .map(drop)
-            .map_err(|error| LocalError::Io {
-                what: "start a thread for",
-                path: self.sockets.folder.clone(),
-                error,
-            })
+        thread.spawn(move || listener.run()).map(drop).map_err(|error| LocalError::Io {
+            what: "start a thread for",
+            path: self.sockets.folder.clone(),
+            error,
+        })
     }
 
     /// Watches for the end of the processes that hold what is waited for.
@@ -265,10 +236,7 @@ impl Waiters {
             match process.life() {
                 Life::Alive(pidfd) => more |= state.watched.insert(*process, pidfd).is_none(),
                 // It ended since the look at the tables: all look again.
-                Life::Gone => state
-                    .waiting
-                    .values()
-                    .for_each(|called| called.notify_one()),
+                Life::Gone => state.waiting.values().for_each(|called| called.notify_one()),
                 Life::Unknown => {}
             }
         }
@@ -285,10 +253,7 @@ impl Waiters {
     }
 
     fn call_all(&self) {
-        self.state()
-            .waiting
-            .values()
-            .for_each(|called| called.notify_one());
+        self.state().waiting.values().for_each(|called| called.notify_one());
     }
 
     /// Makes the listener look at what has changed, by an empty message to its socket.
@@ -366,11 +331,7 @@ impl Listener {
     fn wait(&self, waiters: &Waiters) -> bool {
         let (idle, watched) = copies_of_watched(waiters);
         let mut fds = vec![PollFd::new(&self.socket, PollFlags::IN)];
-        fds.extend(
-            watched
-                .iter()
-                .map(|(_, pidfd)| PollFd::new(pidfd, PollFlags::IN)),
-        );
+        fds.extend(watched.iter().map(|(_, pidfd)| PollFd::new(pidfd, PollFlags::IN)));
         let tick = Timespec::try_from(TICK).unwrap_or_default();
         // An error of poll is a signal at most; the loop comes again.
         let ready = poll(&mut fds, (!idle).then_some(&tick)).unwrap_or(0);
@@ -384,22 +345,14 @@ impl Listener {
         if ended.is_empty() {
             return ready == 0;
         }
-        waiters
-            .state()
-            .watched
-            .retain(|process, _| !ended.contains(process));
+        waiters.state().watched.retain(|process, _| !ended.contains(process));
         waiters.call_all();
         false
     }
 
     fn read(&self, waiters: &Waiters, message: &mut [u8]) {
         while let Ok(length) = self.socket.recv(message) {
-            for owner in message
-                .get(..length)
-                .unwrap_or_default()
-                .as_chunks::<16>()
-                .0
-            {
+            for owner in message.get(..length).unwrap_or_default().as_chunks::<16>().0 {
                 waiters.call(&OwnerId::from_bytes(*owner));
             }
         }
@@ -423,10 +376,8 @@ impl Listener {
 impl Waiters {
     /// Calls those that may enter, and those that the tables do not know any more: they stand in line anew.
     fn take_note(&self, looked: &[Waiting], machine: &Machine) {
-        let known: HashMap<OwnerId, &Waiting> = looked
-            .iter()
-            .map(|waiting| (waiting.owner, waiting))
-            .collect();
+        let known: HashMap<OwnerId, &Waiting> =
+            looked.iter().map(|waiting| (waiting.owner, waiting)).collect();
         for (owner, called) in &self.state().waiting {
             if known.get(owner).is_none_or(|waiting| waiting.may_enter) {
                 called.notify_one();
@@ -442,8 +393,5 @@ impl Waiters {
 fn copies_of_watched(waiters: &Waiters) -> (bool, Vec<(Process, OwnedFd)>) {
     let state = waiters.state();
     let copy = |(process, pidfd): (&Process, &OwnedFd)| Some((*process, pidfd.try_clone().ok()?));
-    (
-        state.waiting.is_empty(),
-        state.watched.iter().filter_map(copy).collect(),
-    )
+    (state.waiting.is_empty(), state.watched.iter().filter_map(copy).collect())
 }

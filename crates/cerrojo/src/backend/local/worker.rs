@@ -82,16 +82,12 @@ const ABANDONED: u8 = 2;
 
 impl Progress {
     fn start(&self) -> bool {
-        self.0
-            .compare_exchange(QUEUED, STARTED, Ordering::AcqRel, Ordering::Acquire)
-            .is_ok()
+        self.0.compare_exchange(QUEUED, STARTED, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
     /// True: it will never start.
     fn abandon(&self) -> bool {
-        let left = self
-            .0
-            .compare_exchange(QUEUED, ABANDONED, Ordering::AcqRel, Ordering::Acquire);
+        let left = self.0.compare_exchange(QUEUED, ABANDONED, Ordering::AcqRel, Ordering::Acquire);
         left.is_ok()
     }
 }
@@ -123,23 +119,12 @@ impl Worker {
             }
             Err(error) => drop(opened.send(Err(error))),
         });
-        spawned.map_err(|error| LocalError::Io {
-            what: "start a thread for",
-            path,
-            error,
-        })?;
+        spawned.map_err(|error| LocalError::Io { what: "start a thread for", path, error })?;
         let answer = clock::within(CALL_LIMIT, answer).await;
         let store_id = answer
-            .map_err(|_| LocalError::NoAnswer {
-                limit: CALL_LIMIT,
-                started: false,
-            })?
+            .map_err(|_| LocalError::NoAnswer { limit: CALL_LIMIT, started: false })?
             .map_err(|_| LocalError::WorkerEnded)??;
-        let line = Line {
-            jobs,
-            callers: AtomicUsize::new(0),
-            spin: Spin::default(),
-        };
+        let line = Line { jobs, callers: AtomicUsize::new(0), spin: Spin::default() };
         Ok((Self(Arc::new(line)), store_id))
     }
 
@@ -164,10 +149,7 @@ impl Worker {
             Ok(answer) => answer.unwrap_or(Err(LocalError::WorkerEnded)),
             Err(_) => {
                 let started = progress.0.load(Ordering::Acquire) == STARTED;
-                Err(LocalError::NoAnswer {
-                    limit: CALL_LIMIT,
-                    started,
-                })
+                Err(LocalError::NoAnswer { limit: CALL_LIMIT, started })
             }
         }
     }
@@ -227,11 +209,9 @@ fn job_without_reply<F: FnOnce() + Send + 'static>(
 ) -> Job {
     Box::new(move |tables| {
         let result = run_step(tables, step);
-        Some(Box::new(move |committed| {
-            match outcome(result, committed) {
-                Ok(then) => then(),
-                Err(error) => tracing::warn!(%error, "a request of the local store failed"),
-            }
+        Some(Box::new(move |committed| match outcome(result, committed) {
+            Ok(then) => then(),
+            Err(error) => tracing::warn!(%error, "a request of the local store failed"),
         }))
     })
 }
@@ -304,21 +284,12 @@ impl Desk {
         }
         drop(taken);
         let database = folder.database_identity()?;
-        Ok(Self {
-            folder,
-            turn,
-            tables,
-            caller,
-            database,
-        })
+        Ok(Self { folder, turn, tables, caller, database })
     }
 
     fn serve(mut self, queue: &Receiver<Job>) {
         let spin = Spin::default();
-        while let Some(first) = spin
-            .find(|| queue.try_recv().ok())
-            .or_else(|| queue.recv().ok())
-        {
+        while let Some(first) = spin.find(|| queue.try_recv().ok()).or_else(|| queue.recv().ok()) {
             let more = queue.try_iter().take(BATCH_MAX - 1);
             let batch = std::iter::once(first).chain(more).collect();
             let (completions, committed) = self.serve_batch(batch);
@@ -354,10 +325,7 @@ impl Desk {
         if let Err(error) = self.tables.begin() {
             return refuse(batch, error);
         }
-        let completions = batch
-            .into_iter()
-            .filter_map(|job| self.run_job(job))
-            .collect();
+        let completions = batch.into_iter().filter_map(|job| self.run_job(job)).collect();
         let committed = self.tables.commit().map_err(|error| {
             self.tables.roll_back();
             Arc::new(error)
@@ -404,10 +372,7 @@ impl Desk {
 /// Answers a batch that cannot be begun.
 fn refuse(batch: Vec<Job>, error: LocalError) -> (Vec<Completion>, BatchOutcome<()>) {
     let error = Arc::new(error);
-    let completions = batch
-        .into_iter()
-        .filter_map(|job| job(Err(Arc::clone(&error))))
-        .collect();
+    let completions = batch.into_iter().filter_map(|job| job(Err(Arc::clone(&error)))).collect();
     (completions, Err(error))
 }
 

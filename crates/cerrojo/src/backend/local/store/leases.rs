@@ -53,10 +53,7 @@ impl Tables {
                 self.stand_in_line(ask, now)?;
                 let holder = HolderInfo::new(ask.name.clone(), &first.owner);
                 self.call(&ask.name, &first);
-                Ok(Err(Held {
-                    holder,
-                    proof: None,
-                }))
+                Ok(Err(Held { holder, proof: None }))
             }
             _ => self.grant(ask, now).map(Ok),
         }
@@ -74,8 +71,7 @@ impl Tables {
             ask.proof
         ];
         self.statement(sql!("grant"))?.execute(row)?;
-        self.statement(sql!("leave"))?
-            .execute([ask.owner.as_bytes()])?;
+        self.statement(sql!("leave"))?.execute([ask.owner.as_bytes()])?;
         self.grant_of(token)
     }
 
@@ -91,22 +87,19 @@ impl Tables {
     fn grant_of(&self, token: i64) -> Outcome<FencedGrant> {
         let number = u64::try_from(token).ok().and_then(NonZeroU64::new);
         let number = number.ok_or_else(|| LocalError::Record(format!("token {token}")))?;
-        Ok(FencedGrant {
-            number,
-            store: self.store_id,
-        })
+        Ok(FencedGrant { number, store: self.store_id })
     }
 
     /// Sets the TTL anew. False: not this owner's any more, or broken.
-    pub(in super::super) fn prolong(&self, name: &LockName, owner: OwnerId, ttl_ns: u64) -> Outcome<bool> {
+    pub(in super::super) fn prolong(
+        &self,
+        name: &LockName,
+        owner: OwnerId,
+        ttl_ns: u64,
+    ) -> Outcome<bool> {
         let now = now();
         let expires_at = now.saturating_add(ttl_ns);
-        let row = params![
-            name.as_str(),
-            owner.as_bytes(),
-            signed(now),
-            signed(expires_at)
-        ];
+        let row = params![name.as_str(), owner.as_bytes(), signed(now), signed(expires_at)];
         Ok(self.statement(sql!("prolong"))?.execute(row)? == 1)
     }
 
@@ -126,11 +119,7 @@ impl Tables {
     /// Takes a waiter out of its line, and calls the next if the lock is free.
     pub(in super::super) fn leave(&mut self, name: &LockName, owner: OwnerId) -> Outcome<()> {
         let left = self.statement(sql!("leave"))?.execute([owner.as_bytes()])?;
-        if left > 0 {
-            self.call_next(name, now())
-        } else {
-            Ok(())
-        }
+        if left > 0 { self.call_next(name, now()) } else { Ok(()) }
     }
 
     pub(in super::super) fn holder(&self, name: &LockName) -> Outcome<Option<HolderInfo>> {
@@ -166,23 +155,16 @@ impl Tables {
                 self.call_next(name, now)?;
             }
         }
-        Ok(Some(HolderInfo {
-            broken: true,
-            ..record.held(now).holder
-        }))
+        Ok(Some(HolderInfo { broken: true, ..record.held(now).holder }))
     }
 
     /// Removes leases that have ended and processes that are gone.
     pub(in super::super) fn prune(&mut self) -> Outcome<u64> {
         let now = now();
-        let ended: Vec<_> = self
-            .records()?
-            .into_iter()
-            .filter(|record| self.has_ended(record, now))
-            .collect();
+        let ended: Vec<_> =
+            self.records()?.into_iter().filter(|record| self.has_ended(record, now)).collect();
         for record in &ended {
-            self.statement(sql!("free"))?
-                .execute([record.name.as_str()])?;
+            self.statement(sql!("free"))?.execute([record.name.as_str()])?;
             self.call_next(&record.name, now)?;
         }
         let gone = self.gone_peers()?;

@@ -48,11 +48,7 @@ impl Tables {
             return Ok(());
         };
         self.stir(standing, now)?;
-        let row = params![
-            ask.name.as_str(),
-            ask.owner.as_bytes(),
-            standing.peer.as_bytes()
-        ];
+        let row = params![ask.name.as_str(), ask.owner.as_bytes(), standing.peer.as_bytes()];
         self.statement(sql!("join"))?.execute(row)?;
         Ok(())
     }
@@ -60,11 +56,7 @@ impl Tables {
     /// A sign of life of a process with waiters.
     fn stir(&self, standing: &Standing, now: u64) -> Outcome<()> {
         let alive_until = Instant::from_nanos(now) + PEER_LIVES;
-        let row = params![
-            standing.peer.as_bytes(),
-            standing.proof,
-            signed(alive_until.as_nanos())
-        ];
+        let row = params![standing.peer.as_bytes(), standing.proof, signed(alive_until.as_nanos())];
         self.statement(sql!("stir"))?.execute(row)?;
         Ok(())
     }
@@ -98,11 +90,7 @@ impl Tables {
     }
 
     pub(super) fn call(&mut self, name: &LockName, first: &InLine) {
-        self.news.wakes.push(Wake {
-            peer: first.peer,
-            owner: first.owner,
-            name: name.clone(),
-        });
+        self.news.wakes.push(Wake { peer: first.peer, owner: first.owner, name: name.clone() });
     }
 
     /// The first whose process stirs. One that does not is passed over, and taken out if it is gone.
@@ -114,11 +102,7 @@ impl Tables {
                 first = Some(waiter);
                 break;
             }
-            if waiter
-                .proof
-                .as_ref()
-                .is_none_or(|proof| proof.all_gone(&self.machine))
-            {
+            if waiter.proof.as_ref().is_none_or(|proof| proof.all_gone(&self.machine)) {
                 gone.push(waiter.peer);
             }
         }
@@ -155,8 +139,7 @@ impl Tables {
     /// Removes a process and its waiters; says for which names it waited.
     fn take_out(&mut self, peer: PeerId) -> Outcome<Vec<String>> {
         self.news.gone.push(peer);
-        self.statement(sql!("forget_peer"))?
-            .execute([peer.as_bytes()])?;
+        self.statement(sql!("forget_peer"))?.execute([peer.as_bytes()])?;
         let mut statement = self.statement(sql!("forget_waiters"))?;
         let names = statement.query_map([peer.as_bytes()], |row| row.get(0))?;
         Ok(names.collect::<Result<_, _>>()?)

@@ -35,9 +35,7 @@ impl Record {
     pub(super) fn read(row: &Row<'_>) -> Outcome<Self> {
         Ok(Self {
             name: read_name(
-                row.get_ref(0)?
-                    .as_str()
-                    .map_err(|error| LocalError::Record(error.to_string()))?,
+                row.get_ref(0)?.as_str().map_err(|error| LocalError::Record(error.to_string()))?,
             )?,
             owner: OwnerId::from_bytes(row.get(1)?),
             token: row.get(2)?,
@@ -57,10 +55,7 @@ impl Record {
         holder.held_for = Some(now.since(Instant::from_nanos(self.granted_at)));
         holder.ends_in = Some(Instant::from_nanos(self.expires_at).since(now));
         holder.broken = self.broken;
-        Held {
-            holder,
-            proof: self.proof,
-        }
+        Held { holder, proof: self.proof }
     }
 }
 
@@ -90,8 +85,7 @@ pub(super) fn read_proof(text: Option<String>) -> Outcome<Option<Proof>> {
 }
 
 pub(super) fn read_name(text: &str) -> Outcome<LockName> {
-    text.parse()
-        .map_err(|error: crate::InvalidName| LocalError::Record(error.to_string()))
+    text.parse().map_err(|error: crate::InvalidName| LocalError::Record(error.to_string()))
 }
 
 fn parse<T: for<'a> Deserialize<'a>>(text: &str) -> Outcome<T> {
