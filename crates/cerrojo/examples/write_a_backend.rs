@@ -97,7 +97,7 @@ impl Table {
     }
 
     /// Idempotent for one owner: a retry after a lost answer finds the same token, and sets the TTL anew.
-    fn acquire(&mut self, request: &Request, now: Instant) -> Result<NonZeroU64, HolderInfo> {
+    fn acquire(&mut self, request: &Request, now: Instant) -> Result<NonZeroU64, Box<HolderInfo>> {
         let (name, owner) = (request.name(), request.owner());
         match self.live(name, now) {
             None => Ok(self.grant(request, now)),
@@ -105,7 +105,7 @@ impl Table {
                 row.ends_at = now + request.ttl().get();
                 Ok(row.token)
             }
-            Some(row) => Err(row.info(name, now)),
+            Some(row) => Err(Box::new(row.info(name, now))),
         }
     }
 
@@ -170,7 +170,7 @@ impl Toy {
         let answer = self.service.ask(|table, now| table.acquire(request, now)).await?;
         Ok(match answer {
             Ok(token) => Acquired::Granted(self.lease(request, token, counted_from)),
-            Err(holder) => Acquired::Refused(Some(holder)),
+            Err(holder) => Acquired::Refused(Some(*holder)),
         })
     }
 
