@@ -7,6 +7,7 @@
 use std::{sync::Arc, time::Duration};
 
 use tokio::sync::{oneshot, watch};
+use tracing::Instrument;
 
 use crate::{
     Error, ErrorKind, Guard, HolderInfo, LeaseState, LockName, Options, Result, Token,
@@ -47,9 +48,10 @@ pub(crate) async fn serve<B: Backend>(errand: Errand<B>) {
     // Boxed, so that a held lease does not carry the memory of its acquisition.
     match Box::pin(obtain(&shared, request.clone())).await {
         Ok(Ok(lease)) => {
+            let span = tracing::debug_span!("lease", lock = %request.name());
             let keeper = Keeper::new(lease, &shared, request.name());
             drop(request);
-            keeper.keep(reply).await;
+            keeper.keep(reply).instrument(span).await;
         }
         Ok(Err(holder)) => answer(reply, Err(contended(request.name(), holder))),
         Err(error) => answer(reply, Err(error)),

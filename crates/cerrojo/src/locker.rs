@@ -9,6 +9,7 @@ use std::{
 
 use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tracing::Instrument;
 
 use crate::{
     Drift, Error, ErrorKind, Guard, HolderInfo, LeaseState, LockName, Result, Ttl,
@@ -339,7 +340,8 @@ impl<B: Backend> Acquire<'_, B> {
             .with_wait(self.wait)
             .with_identity(shared.options.identity.clone())
             .with_bound_to(self.bound_to);
-        let result = locker.obtain(&request).await;
+        let span = tracing::debug_span!("acquire", lock = %request.name(), ttl = ?self.ttl);
+        let result = locker.obtain(&request).instrument(span).await;
         drop(waiting);
         let waited = Instant::now().since(start);
         labels.acquisition(result.as_ref().map(|_| ()), waited);
