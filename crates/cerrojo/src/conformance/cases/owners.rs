@@ -1,6 +1,6 @@
 //! What a store promises to one owner, asked directly.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, time::Duration};
 
 use super::super::{
     Harness,
@@ -143,6 +143,36 @@ async fn ended_and_next<H: Harness>(
     let request = Request::new(job()?, site.long_ttl()).with_wait(PATIENCE);
     let next = granted(backend, &request).await?;
     Ok((ended, next, request.owner()))
+}
+
+/// A lease whose TTL has ended by the store's clock too, and that nobody else has wanted since.
+async fn ended_and_free<H: Harness>(
+    site: &Site<H>,
+    backend: &H::Backend,
+) -> Result<LeaseOf<H>, Failure> {
+    let lease = granted(backend, &Request::new(job()?, site.short_ttl())).await?;
+    clock::sleep(lease.ttl().get()).await;
+    for _ in 0..400 {
+        if backend.holder(&job()?).await?.is_none() {
+            return Ok(lease);
+        }
+        clock::sleep(Duration::from_millis(10)).await;
+    }
+    Err(Failure::new("held long after its TTL"))
+}
+
+pub(super) async fn what_has_ended_is_not_held_although_nobody_took_it<H: Harness>(
+    site: Site<H>,
+) -> Verdict {
+    let backend = site.backend().await?;
+    let mut ended = ended_and_free(&site, &backend).await?;
+    let answer = ended.renew().await;
+    check!(says_lost(&answer), "renewed what has ended: {answer:?}");
+    check!(backend.holder(&job()?).await?.is_none(), "a renewal made a holder");
+    let answer = ended.release().await;
+    check!(says_lost(&answer), "released what has ended: {answer:?}");
+    check!(backend.list(None, 1).await?.is_empty(), "listed after its end");
+    Ok(())
 }
 
 pub(super) async fn renew_never_recreates_what_has_ended<H: Harness>(site: Site<H>) -> Verdict {

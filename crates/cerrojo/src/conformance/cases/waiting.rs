@@ -191,3 +191,21 @@ pub(super) async fn connections_are_served_in_order<H: Harness>(site: Site<H>) -
     check!(order == [0, 1, 2, 3, 4], "entered in the order {order:?}");
     Ok(())
 }
+
+pub(super) async fn a_newcomer_does_not_overtake_who_waits<H: Harness>(site: Site<H>) -> Verdict {
+    let (holder, newcomer) = (site.locker().await?, site.locker().await?);
+    let ((waiting, faults), ttl) = (site.faulty().await?, site.long_ttl());
+    for round in 1..=20 {
+        let guard = holder.acquire(job()?).ttl(ttl).wait(PATIENCE).await?;
+        let locker = waiting.clone();
+        let waiter = tokio::spawn(async move { enter(&locker, &job()?, ttl).await });
+        eventually("the waiter asks", || faults.count(Call::Acquire) == round).await?;
+        clock::sleep(Duration::from_millis(20)).await;
+        guard.release().await?;
+        let answer = newcomer.try_acquire(job()?).ttl(ttl).await;
+        check!(kind_of(&answer) == Some(ErrorKind::Contended), "overtook: {answer:?}");
+        let (guard, _) = soon("the waiter", waiter).await???;
+        guard.release().await?;
+    }
+    Ok(())
+}
