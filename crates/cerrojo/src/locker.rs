@@ -4,7 +4,6 @@ use std::{
     future::{Future, IntoFuture},
     pin::Pin,
     sync::Arc,
-    time::Duration,
 };
 
 use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
@@ -12,66 +11,12 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::Instrument;
 
 use crate::{
-    Drift, Error, ErrorKind, Guard, HolderInfo, LeaseState, LockName, Result, Ttl,
-    clock::{self, Deadline, Instant},
-    holder::Identity,
+    Error, ErrorKind, Guard, HolderInfo, LeaseState, LockName, Options, Result, Ttl,
+    clock::{self, Deadline},
     keeper::{self, Errand, Shared, TokenOf},
     queue::{Queue, Turn},
     spi::{Backend, BoundTo, Break, CALL_LIMIT, Request, Wait},
-    watched::Labels,
 };
-
-/// How a locker behaves; the defaults suit most.
-#[non_exhaustive]
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// What is taken off the TTL for clocks of different rates. Default: 1 % plus 2 ms.
-    pub drift: Drift,
-    /// The grid on which renewals fall together, 0 to 1 s. Default: 20 ms. For short TTLs a twelfth of the TTL.
-    pub tick: Duration,
-    /// What others see of this process. Default: its pid, and the host name on Linux.
-    pub identity: Identity,
-    /// How long acquire goes on asking a store that answers only errors, when it waits without a deadline.
-    /// Default: 30 s. With a deadline it is the deadline.
-    pub outage_patience: Duration,
-    /// How many acquisitions may be under way at once; one more is [`ErrorKind::Unavailable`]. Default: 100,000.
-    pub waiters_max: usize,
-    /// Whether metrics carry the lock name. Default: no, since names may be many.
-    pub label_lock_name: bool,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            drift: Drift::default(),
-            tick: Duration::from_millis(20),
-            identity: this_process(),
-            outage_patience: Duration::from_secs(30),
-            waiters_max: 100_000,
-            label_lock_name: false,
-        }
-    }
-}
-
-impl Options {
-    pub(crate) fn labels(&self, backend: &'static str, name: &LockName) -> Labels {
-        Labels::new(backend, self.label_lock_name.then_some(name))
-    }
-}
-
-fn this_process() -> Identity {
-    Identity { host: host_name(), pid: Some(std::process::id()), label: None }
-}
-
-#[cfg(target_os = "linux")]
-fn host_name() -> Option<String> {
-    Some(rustix::system::uname().nodename().to_string_lossy().into_owned())
-}
-
-#[cfg(not(target_os = "linux"))]
-fn host_name() -> Option<String> {
-    None
-}
 
 /// Acquires locks from one store. Cheap to clone; clones share everything.
 ///
@@ -317,7 +262,7 @@ impl<B: Backend> Acquire<'_, B> {
         self
     }
 
-    /// How long to wait: a [`Duration`] from now, a [`Deadline`], or a [`Wait`]. Default: [`Wait::Forever`].
+    /// How long to wait: a [`Duration`](std::time::Duration) from now, a [`Deadline`], or a [`Wait`]. Default: [`Wait::Forever`].
     pub fn wait(mut self, wait: impl Into<Wait>) -> Self {
         self.wait = wait.into();
         self
@@ -332,20 +277,15 @@ impl<B: Backend> Acquire<'_, B> {
     async fn run(self) -> Result<Guard<TokenOf<B>>> {
         let (name, locker) = (self.name?, self.locker);
         let shared = &locker.inner.shared;
-        check_label(&shared.options.identity)?;
+        shared.options.check()?;
         let labels = shared.options.labels(shared.backend.kind(), &name);
-        let start = Instant::now();
-        let waiting = labels.waiter();
+        let acquisition = labels.acquisition();
         let request = Request::new(name, self.ttl)
             .with_wait(self.wait)
             .with_identity(shared.options.identity.clone())
             .with_bound_to(self.bound_to);
         let span = tracing::debug_span!("acquire", lock = %request.name(), ttl = ?self.ttl);
-        let result = locker.obtain(&request).instrument(span).await;
-        drop(waiting);
-        let waited = Instant::now().since(start);
-        labels.acquisition(result.as_ref().map(|_| ()), waited);
-        result
+        acquisition.answered(locker.obtain(&request).instrument(span).await)
     }
 }
 
@@ -398,17 +338,6 @@ impl<'a, B: Backend> IntoFuture for Acquire<'a, B> {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(self.run())
-    }
-}
-
-fn check_label(identity: &Identity) -> Result<()> {
-    let max = Identity::LABEL_MAX_BYTES;
-    match identity.label.as_ref().map_or(0, String::len) {
-        0..=Identity::LABEL_MAX_BYTES => Ok(()),
-        bytes => {
-            let message = format!("a label has at most {max} bytes, this one has {bytes}");
-            Err(Error::new(ErrorKind::Invalid, message))
-        }
     }
 }
 

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use metrics::{Label, SharedString};
 
-use crate::{Error, LockName};
+use crate::{LockName, Result, clock::Instant};
 
-/// Counter: acquisitions by `outcome` (`granted`, `failed`) and `reason` (`none`, or the error's kind).
+/// Counter: acquisitions by `outcome` (`granted`, `failed`, `cancelled`) and `reason` (`none`, or the error's kind).
 pub const ACQUISITIONS: &str = "cerrojo_acquisitions_total";
 /// Histogram: seconds from the call of acquire to its answer.
 pub const WAIT: &str = "cerrojo_wait_seconds";
@@ -45,21 +45,11 @@ impl Labels {
         labels
     }
 
-    pub(crate) fn acquisition(&self, outcome: Result<(), &Error>, waited: Duration) {
-        let (outcome, reason) = match outcome {
-            Ok(()) => ("granted", "none"),
-            Err(error) => ("failed", error.kind().as_str()),
-        };
-        let labels = self.with(&[("outcome", outcome), ("reason", reason)]);
-        metrics::counter!(ACQUISITIONS, labels).increment(1);
-        metrics::histogram!(WAIT, self.with(&[("outcome", outcome)])).record(waited);
-    }
-
-    /// Counts an acquisition under way until the answer is dropped.
-    pub(crate) fn waiter(&self) -> impl Drop + use<> {
-        let gauge = metrics::gauge!(WAITERS, self.with(&[]));
-        gauge.increment(1.0);
-        Waiting(gauge)
+    /// Counts an acquisition as under way, until it has ended or is dropped.
+    pub(crate) fn acquisition(&self) -> Acquisition<'_> {
+        let under_way = metrics::gauge!(WAITERS, self.with(&[]));
+        under_way.increment(1.0);
+        Acquisition { labels: self, under_way, start: Instant::now(), end: ("cancelled", "none") }
     }
 
     pub(crate) fn hold(&self, held: Duration) {
@@ -79,10 +69,31 @@ impl Labels {
     }
 }
 
-struct Waiting(metrics::Gauge);
+/// One acquisition, from its call to its answer. Dropped without an answer, it was cancelled.
+pub(crate) struct Acquisition<'a> {
+    labels: &'a Labels,
+    under_way: metrics::Gauge,
+    start: Instant,
+    end: (&'static str, &'static str),
+}
 
-impl Drop for Waiting {
+impl Acquisition<'_> {
+    pub(crate) fn answered<T>(mut self, result: Result<T>) -> Result<T> {
+        self.end = match &result {
+            Ok(_) => ("granted", "none"),
+            Err(error) => ("failed", error.kind().as_str()),
+        };
+        result
+    }
+}
+
+impl Drop for Acquisition<'_> {
     fn drop(&mut self) {
-        self.0.decrement(1.0);
+        self.under_way.decrement(1.0);
+        let (outcome, reason) = self.end;
+        let labels = self.labels.with(&[("outcome", outcome), ("reason", reason)]);
+        metrics::counter!(ACQUISITIONS, labels).increment(1);
+        let waited = Instant::now().since(self.start);
+        metrics::histogram!(WAIT, self.labels.with(&[("outcome", outcome)])).record(waited);
     }
 }

@@ -40,15 +40,16 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("rng", &[]),
     ("fence", &["pure"]),
     ("queue", &["pure"]),
-    ("watched", &["pure"]),
+    ("watched", &["pure", "clock"]),
+    ("options", &["pure", "watched"]),
     ("spi", &["pure", "clock", "waiter"]),
     ("waiter", &["pure", "clock", "rng", "spi"]),
     ("backend", &["pure", "clock", "rng", "spi"]),
     ("erased", &["pure", "clock", "spi"]),
     ("guard", &["pure", "clock"]),
-    ("keeper", &["pure", "clock", "rng", "spi", "guard", "queue", "watched", "locker::Options"]),
-    ("locker", &["pure", "clock", "spi", "guard", "queue", "watched", "keeper"]),
-    ("connect", &["pure", "clock", "spi", "guard", "erased", "locker", "backend"]),
+    ("keeper", &["pure", "clock", "rng", "spi", "guard", "queue", "watched", "options"]),
+    ("locker", &["pure", "clock", "spi", "guard", "queue", "options", "watched", "keeper"]),
+    ("connect", &["pure", "clock", "spi", "guard", "erased", "locker", "options", "backend"]),
 ];
 
 /// Modules that [`MAY_IMPORT`] says nothing about: the root, which re-exports, and the suite, which has
