@@ -61,6 +61,7 @@ fn users_side<H: Harness>() -> Vec<Case<H>> {
         case!(waiting::a_deadline_ends_the_wait_in_the_line_of_this_process),
         case!(waiting::a_waiter_that_is_dropped_leaves_the_queue),
         case!(waiting::a_waiter_of_3_ttls_gets_a_full_validity),
+        case!(waiting::a_grant_whose_news_come_late_gets_a_full_validity),
         case!(waiting::tasks_of_one_process_are_one_waiter_and_served_in_order),
         case!(waiting::connections_are_served_in_order, Fifo),
         case!(waiting::a_newcomer_does_not_overtake_who_waits, Fifo),

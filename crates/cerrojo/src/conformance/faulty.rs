@@ -42,6 +42,8 @@ pub enum Fault {
     HangsAfter,
     /// The store is asked later.
     Delays(Duration),
+    /// The store acts at once, and its answer comes later.
+    DelaysReply(Duration),
 }
 
 /// A grant that a [`Faulty`] backend saw the store make.
@@ -119,6 +121,12 @@ impl Faults {
         self.notes().grants.last().and_then(|grant| grant.token)
     }
 
+    /// How many acquires are under way.
+    #[must_use]
+    pub fn acquiring(&self) -> usize {
+        self.notes().acquiring
+    }
+
     /// The most acquires that were under way at one time.
     #[must_use]
     pub fn acquiring_max(&self) -> usize {
@@ -152,6 +160,11 @@ impl Faults {
             Some(Fault::Delays(length)) => {
                 clock::sleep(length).await;
                 call.await
+            }
+            Some(Fault::DelaysReply(length)) => {
+                let answer = call.await;
+                clock::sleep(length).await;
+                answer
             }
             Some(Fault::LosesReply) => {
                 bury(call.await?);

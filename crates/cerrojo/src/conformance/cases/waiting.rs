@@ -10,11 +10,11 @@ use tokio::task::JoinSet;
 use super::super::{
     Harness,
     case::{Failure, Verdict, check},
-    faulty::Call,
+    faulty::{Call, Fault},
     site::{PATIENCE, Site, enter, eventually, granted, job, soon},
 };
 use crate::{
-    Deadline, ErrorKind, Instant, Wait, clock,
+    Deadline, ErrorKind, Instant, LeaseState, Wait, clock,
     spi::{Lease, Request},
 };
 
@@ -120,6 +120,8 @@ pub(super) async fn a_waiter_that_is_dropped_leaves_the_queue<H: Harness>(
     clock::sleep(Duration::from_millis(50)).await;
     waiter.abort();
     check!(soon("the end", waiter).await?.is_err(), "the waiter was not dropped");
+    eventually("the waiter leaves while it is held", || faults.acquiring() == 0).await?;
+    check!(guard.state() == LeaseState::Held, "the holder reads {:?}", guard.state());
     guard.release().await?;
     let (guard, _) = enter(&site.locker().await?, &job()?, site.long_ttl()).await?;
     guard.release().await?;
@@ -142,6 +144,24 @@ pub(super) async fn a_waiter_of_3_ttls_gets_a_full_validity<H: Harness>(site: Si
     // Half of it less the drift, and something for a busy machine.
     check!(remaining >= ttl.get() * 2 / 5, "{remaining:?} of {ttl:?} are left");
     guard.release().await?;
+    Ok(())
+}
+
+/// Grants whose news come when much of the TTL, or all of it, is over.
+pub(super) async fn a_grant_whose_news_come_late_gets_a_full_validity<H: Harness>(
+    site: Site<H>,
+) -> Verdict {
+    let (ttl, other) = (site.short_ttl(), site.locker().await?);
+    for late in [ttl.get() * 3 / 4, ttl.get() * 3 / 2] {
+        let (locker, faults) = site.faulty().await?;
+        faults.plan(Call::Acquire, Fault::DelaysReply(late), 1);
+        let (guard, _) = enter(&locker, &job()?, ttl).await?;
+        let remaining = guard.remaining();
+        check!(remaining >= ttl.get() * 2 / 5, "{late:?} late, {remaining:?} of {ttl:?} are left");
+        let answer = other.try_acquire(job()?).await;
+        check!(kind_of(&answer) == Some(ErrorKind::Contended), "two hold it: {answer:?}");
+        guard.release().await?;
+    }
     Ok(())
 }
 
