@@ -155,6 +155,8 @@ pub(super) async fn a_grant_whose_news_come_late_gets_a_full_validity<H: Harness
     for late in [ttl.get() * 3 / 4, ttl.get() * 3 / 2] {
         let (locker, faults) = site.faulty().await?;
         faults.plan(Call::Acquire, Fault::DelaysReply(late), 1);
+        // Whoever hands it out first and renews it then is seen.
+        faults.plan(Call::Renew, Fault::Delays(ttl.get() / 10), 1);
         let (guard, _) = enter(&locker, &job()?, ttl).await?;
         let remaining = guard.remaining();
         check!(remaining >= ttl.get() * 2 / 5, "{late:?} late, {remaining:?} of {ttl:?} are left");
