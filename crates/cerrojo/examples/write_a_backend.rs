@@ -118,7 +118,7 @@ impl Table {
             granted_at: now,
             ends_at: now + request.ttl().get(),
             broken: false,
-            identity: request.identity().clone(),
+            identity: Identity::clone(request.identity()),
         };
         self.rows.insert(request.name().clone(), row);
         token

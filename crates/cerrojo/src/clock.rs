@@ -162,8 +162,11 @@ pub async fn until<F: Future>(due: Instant, work: F) -> Result<F::Output, Elapse
 /// # Errors
 ///
 /// [`Elapsed`] when the limit came first; the work is dropped.
-pub async fn within<F: Future>(limit: Duration, work: F) -> Result<F::Output, Elapsed> {
-    until(Instant::now() + limit, work).await
+pub fn within<F: Future>(
+    limit: Duration,
+    work: F,
+) -> impl Future<Output = Result<F::Output, Elapsed>> {
+    until(Instant::now() + limit, work)
 }
 
 fn nanos(length: Duration) -> u64 {

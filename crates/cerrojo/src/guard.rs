@@ -2,53 +2,15 @@
 
 use std::{fmt, future::Future, pin::pin, task::Poll};
 
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 
 use crate::{
-    Error, ErrorKind, FencingToken, LockName, NoToken, Result, StoreId, Token,
-    clock::{self, Instant},
+    Error, ErrorKind, FencingToken, LeaseState, LockName, LostSignal, NoToken, Result, StoreId,
+    Token, clock::Instant,
 };
-
-/// The state of a lease, as seen now.
-#[non_exhaustive]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LeaseState {
-    /// Ours, and the last renewal worked.
-    Held,
-    /// Ours until the validity ends, but the last renewal failed.
-    AtRisk,
-    /// Not to be trusted any more. Final.
-    Lost,
-    /// Given back by us. Final.
-    Released,
-}
-
-/// What the keeper publishes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Status {
-    pub(crate) state: LeaseState,
-    pub(crate) valid_until: Instant,
-    pub(crate) renewals: u64,
-}
-
-impl Status {
-    /// The state by the clock: past the validity nothing is held, whether or not the keeper has run.
-    pub(crate) fn state_at(&self, now: Instant) -> LeaseState {
-        match self.state {
-            LeaseState::Held | LeaseState::AtRisk if now >= self.valid_until => LeaseState::Lost,
-            state => state,
-        }
-    }
-}
 
 /// Where a release that somebody waits for is answered.
 pub(crate) type ReleaseReply = oneshot::Sender<Result<()>>;
-
-/// Tells whether a lease can still be trusted; cloneable, for spawned tasks.
-///
-/// It reads the clock itself each time: it is never late, also when the keeper could not run.
-#[derive(Clone, Debug)]
-pub struct LostSignal(watch::Receiver<Status>);
 
 /// A held lock. Dropping it gives the lock back in the background.
 ///
@@ -70,73 +32,14 @@ pub type FencedGuard = Guard<FencingToken>;
 /// A held lock without a token: for efficiency. Two holders at once are possible, if rare.
 pub type ApproximateGuard = Guard<NoToken>;
 
-impl LostSignal {
-    /// The state by the clock, now.
-    #[must_use]
-    pub fn state(&self) -> LeaseState {
-        self.read().0
-    }
-
-    /// Until when the lease may be acted on unless renewed again; `None` once lost or released.
-    #[must_use]
-    pub fn valid_until(&self) -> Option<Instant> {
-        match self.read() {
-            (LeaseState::Held | LeaseState::AtRisk, status) => Some(status.valid_until),
-            _ => None,
-        }
-    }
-
-    /// How often the lease has been renewed.
-    #[must_use]
-    pub fn renewals(&self) -> u64 {
-        self.0.borrow().renewals
-    }
-
-    /// Ready once the lease can no longer be trusted: the store said so, or its validity is over.
-    ///
-    /// Never ready after a release of our own. It needs Tokio's time driver. After a suspend of the machine a task
-    /// that sleeps here is woken within [`clock::RE_READ`]; any poll before that reads the clock.
-    ///
-    /// # Cancel safety
-    ///
-    /// May be dropped and called again at any time.
-    pub async fn lost(&self) {
-        let mut status = self.0.clone();
-        loop {
-            status.mark_unchanged();
-            match self.read() {
-                (LeaseState::Lost, _) => return,
-                (LeaseState::Released, _) => std::future::pending().await,
-                (_, read) => wait_for_change(&mut status, read.valid_until).await,
-            }
-        }
-    }
-
-    /// Reads status and clock as one: while the status is borrowed, the keeper cannot publish a renewal, and
-    /// it publishes none once the old validity is over. So nobody sees lost and then held.
-    fn read(&self) -> (LeaseState, Status) {
-        let status = self.0.borrow();
-        (status.state_at(Instant::now()), *status)
-    }
-}
-
-/// Waits for the keeper to publish, but not past the end of validity.
-async fn wait_for_change(status: &mut watch::Receiver<Status>, valid_until: Instant) {
-    tokio::select! {
-        // Once the keeper is gone, its last word holds until the validity ends.
-        Ok(()) = status.changed() => {}
-        () = clock::sleep_until(valid_until) => {}
-    }
-}
-
 impl<T: Token> Guard<T> {
     pub(crate) fn new(
         name: LockName,
         grant: T::Grant,
-        status: watch::Receiver<Status>,
+        signal: LostSignal,
         release: oneshot::Sender<ReleaseReply>,
     ) -> Self {
-        Self { name, grant, signal: LostSignal(status), release }
+        Self { name, grant, signal, release }
     }
 
     /// What is locked.

@@ -6,16 +6,17 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 use tracing::Instrument;
 
 use crate::{
     Error, ErrorKind, Guard, HolderInfo, LeaseState, LockName, Options, Result, Token,
     clock::{self, Instant},
-    guard::{ReleaseReply, Status, lost_error},
+    guard::{ReleaseReply, lost_error},
     queue::Turn,
     rng,
     spi::{Acquired, Backend, CALL_LIMIT, Lease, Request, Wait},
+    status::{LostSignal, Published},
     validity::Validity,
     watched::Labels,
 };
@@ -44,19 +45,33 @@ pub(crate) struct Errand<B: Backend> {
 
 /// Acquires, hands the guard out, and keeps the lease until it is released or lost.
 pub(crate) async fn serve<B: Backend>(errand: Errand<B>) {
-    let Errand { shared, request, turn, reply } = errand;
     // Boxed, so that a held lease does not carry the memory of its acquisition.
-    match Box::pin(obtain(&shared, request.clone())).await {
+    if let Some(kept) = Box::pin(start(errand)).await {
+        let span = tracing::debug_span!("lease", lock = %kept.keeper.name);
+        kept.keeper.keep(kept.reply).instrument(span).await;
+        drop(kept.turn);
+    }
+}
+
+/// A lease that was granted, and who waits for it.
+struct Kept<L: Lease> {
+    keeper: Box<Keeper<L>>,
+    reply: oneshot::Sender<Result<Guard<L::Token>>>,
+    turn: Option<Turn>,
+}
+
+/// None when there is nothing to keep: whoever asked has been told.
+async fn start<B: Backend>(errand: Errand<B>) -> Option<Kept<B::Lease>> {
+    let Errand { shared, request, turn, reply } = errand;
+    match obtain(&shared, request.clone()).await {
         Ok(Ok(lease)) => {
-            let span = tracing::debug_span!("lease", lock = %request.name());
-            let keeper = Keeper::new(lease, &shared, request.name());
-            drop(request);
-            keeper.keep(reply).instrument(span).await;
+            let keeper = Box::new(Keeper::new(lease, &shared, request.name()));
+            return Some(Kept { keeper, reply, turn });
         }
         Ok(Err(holder)) => answer(reply, Err(contended(request.name(), holder))),
         Err(error) => answer(reply, Err(error)),
     }
-    drop(turn);
+    None
 }
 
 fn answer<T>(reply: oneshot::Sender<T>, result: T) {
@@ -225,7 +240,7 @@ struct Keeper<L: Lease> {
     lease: L,
     name: LockName,
     options: KeeperOptions,
-    status: watch::Sender<Status>,
+    published: Arc<Published>,
     labels: Labels,
     granted_at: Instant,
 }
@@ -239,11 +254,7 @@ struct KeeperOptions {
 
 impl<L: Lease> Keeper<L> {
     fn new<B: Backend>(lease: L, shared: &Shared<B>, name: &LockName) -> Self {
-        let status = Status {
-            state: LeaseState::Held,
-            valid_until: validity(&lease, &shared.options).until,
-            renewals: 0,
-        };
+        let published = Published::new(validity(&lease, &shared.options).until);
         let labels = shared.options.labels(shared.backend.kind(), name);
         let options = KeeperOptions { drift: shared.options.drift, tick: shared.options.tick };
         Self {
@@ -251,24 +262,25 @@ impl<L: Lease> Keeper<L> {
             lease,
             name: name.clone(),
             options,
-            status: watch::Sender::new(status),
+            published: Arc::new(published),
             labels,
         }
     }
 
     /// Hands the guard out and keeps the lease until its end.
-    async fn keep(mut self, reply: oneshot::Sender<Result<Guard<L::Token>>>) {
+    async fn keep(mut self: Box<Self>, reply: oneshot::Sender<Result<Guard<L::Token>>>) {
         let (release, mut asked) = oneshot::channel();
         let grant = self.lease.grant();
         tracing::debug!(lock = %self.name, token = L::Token::number(&grant), "acquired");
         // When the caller is gone, the guard is dropped here, which asks for release.
-        let guard = Guard::new(self.name.clone(), grant, self.status.subscribe(), release);
+        let signal = LostSignal::new(Arc::clone(&self.published));
+        let guard = Guard::new(self.name.clone(), grant, signal, release);
         answer(reply, Ok(guard));
         let end = self.watch_over(&mut asked).await;
         self.labels.hold(Instant::now().since(self.granted_at));
         match end {
-            End::Asked(reply) => self.release(reply).await,
-            End::Lost => self.clear_up(asked).await,
+            End::Asked(reply) => Box::pin(self.release(reply)).await,
+            End::Lost => Box::pin(self.clear_up(asked)).await,
         }
     }
 
@@ -278,7 +290,7 @@ impl<L: Lease> Keeper<L> {
         let mut next = self.validity().renew_at(self.options.tick);
         loop {
             match self.next_event(asked, next).await {
-                Event::Asked(reply) if self.publish_end(LeaseState::Released) => {
+                Event::Asked(reply) if self.publish_release() => {
                     return End::Asked(reply);
                 }
                 Event::Asked(reply) => {
@@ -304,13 +316,28 @@ impl<L: Lease> Keeper<L> {
         asked: &mut oneshot::Receiver<ReleaseReply>,
         renew_at: Instant,
     ) -> Event {
-        let until = self.status.borrow().valid_until;
+        let until = self.published.read().valid_until;
+        tokio::select! {
+            biased;
+            reply = &mut *asked => return Event::Asked(reply.ok()),
+            () = self.lease.ended() => return Event::Lost(Cause::SessionEnded),
+            () = clock::sleep_until(renew_at.min(until)) => {}
+        }
+        // Boxed: it is rare, and a lease that only waits does not carry its memory.
+        Box::pin(self.renew_unless(asked, until)).await
+    }
+
+    async fn renew_unless(
+        &mut self,
+        asked: &mut oneshot::Receiver<ReleaseReply>,
+        until: Instant,
+    ) -> Event {
         tokio::select! {
             biased;
             reply = asked => Event::Asked(reply.ok()),
             // Races the renewal: a store that hangs cannot delay the end of validity.
             () = clock::sleep_until(until) => Event::Lost(Cause::ValidityEnded),
-            event = renew_when_due(&mut self.lease, renew_at) => event,
+            event = renew(&mut self.lease) => event,
         }
     }
 
@@ -321,45 +348,33 @@ impl<L: Lease> Keeper<L> {
     /// False when the old validity is over by now: somebody may have read lost already, and lost is final.
     fn publish_renewal(&self) -> bool {
         let until = self.validity().until;
-        self.status.send_if_modified(|status| {
-            if status.state_at(Instant::now()) == LeaseState::Lost {
-                return false;
-            }
+        self.published.change(|status| {
             status.state = LeaseState::Held;
             status.valid_until = until;
             status.renewals += 1;
-            true
         })
     }
 
     /// False when the lease was lost before.
-    fn publish_end(&self, end: LeaseState) -> bool {
-        self.status.send_if_modified(|status| {
-            if status.state_at(Instant::now()) == LeaseState::Lost {
-                return false;
-            }
-            status.state = end;
-            true
-        })
+    fn publish_release(&self) -> bool {
+        self.published.change(|status| status.state = LeaseState::Released)
     }
 
     fn at_risk(&self, error: &Error) {
         tracing::warn!(lock = %self.name, %error, "a renewal failed; trying again until the validity ends");
         self.labels.renewal_failed();
-        let first = self.status.send_if_modified(|status| {
-            let first = status.state == LeaseState::Held;
-            if first {
-                status.state = LeaseState::AtRisk;
-            }
-            first
+        let mut before = LeaseState::AtRisk;
+        self.published.change(|status| {
+            before = std::mem::replace(&mut status.state, LeaseState::AtRisk);
         });
-        if first {
+        if before == LeaseState::Held {
             self.labels.at_risk();
         }
     }
 
     fn lost(&self, cause: Cause) -> End {
-        self.status.send_modify(|status| status.state = LeaseState::Lost);
+        // Lost already if the validity is over.
+        let _ = self.published.change(|status| status.state = LeaseState::Lost);
         tracing::warn!(lock = %self.name, cause = cause.as_str(), "lost");
         self.labels.lost(cause.as_str());
         End::Lost
@@ -381,7 +396,7 @@ impl<L: Lease> Keeper<L> {
     async fn release(mut self, reply: Option<ReleaseReply>) {
         let mut result = self.release_once().await;
         let mut known = is_known(&result);
-        if self.status.borrow().state == LeaseState::Lost {
+        if self.published.read().state == LeaseState::Lost {
             result = Err(lost_error(&self.name));
         }
         tracing::debug!(lock = %self.name, released = result.is_ok(), "release");
@@ -423,12 +438,7 @@ fn unknown_release(name: &LockName) -> Error {
     )
 }
 
-async fn renew_when_due<L: Lease>(lease: &mut L, due: Instant) -> Event {
-    tokio::select! {
-        biased;
-        () = lease.ended() => return Event::Lost(Cause::SessionEnded),
-        () = clock::sleep_until(due) => {}
-    }
+async fn renew<L: Lease>(lease: &mut L) -> Event {
     match clock::within(attempt_limit(lease), lease.renew()).await {
         Ok(Ok(())) => Event::Renewed,
         Ok(Err(error)) if error.kind() == ErrorKind::Lost => Event::Lost(Cause::Refused),

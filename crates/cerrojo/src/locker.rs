@@ -11,7 +11,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::Instrument;
 
 use crate::{
-    Error, ErrorKind, Guard, HolderInfo, LeaseState, LockName, Options, Result, Ttl,
+    Error, ErrorKind, Guard, HolderInfo, Identity, LeaseState, LockName, Options, Result, Ttl,
     clock::{self, Deadline},
     keeper::{self, Errand, Shared, TokenOf},
     queue::{Queue, Turn},
@@ -45,6 +45,8 @@ pub struct Locker<B> {
 #[derive(Debug)]
 struct Inner<B> {
     shared: Arc<Shared<B>>,
+    /// That of the options, shared by all requests.
+    identity: Arc<Identity>,
     queue: Arc<Queue>,
     keepers: TaskTracker,
     closed: CancellationToken,
@@ -67,6 +69,7 @@ impl<B: Backend> Locker<B> {
     pub fn with_options(backend: B, options: Options) -> Self {
         let places = Semaphore::new(options.waiters_max.min(Semaphore::MAX_PERMITS));
         let inner = Inner {
+            identity: Arc::new(options.identity.clone()),
             shared: Arc::new(Shared { backend, options }),
             queue: Arc::default(),
             keepers: TaskTracker::new(),
@@ -282,7 +285,7 @@ impl<B: Backend> Acquire<'_, B> {
         let acquisition = labels.acquisition();
         let request = Request::new(name, self.ttl)
             .with_wait(self.wait)
-            .with_identity(shared.options.identity.clone())
+            .with_identity(Arc::clone(&locker.inner.identity))
             .with_bound_to(self.bound_to);
         let span = tracing::debug_span!("acquire", lock = %request.name(), ttl = ?self.ttl);
         acquisition.answered(locker.obtain(&request).instrument(span).await)
@@ -319,7 +322,7 @@ impl<B: Backend> Locker<B> {
             biased;
             turn = request.wait().bound(turn) => match turn {
                 Some(turn) => Ok(Some(turn)),
-                None => Err(self.refused_in_line(request.name()).await),
+                None => Err(Box::pin(self.refused_in_line(request.name())).await),
             },
             () = self.inner.closed.cancelled() => Err(closed()),
         }

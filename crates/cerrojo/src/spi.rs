@@ -20,7 +20,7 @@
 //! [`ErrorKind::Indeterminate`]: crate::ErrorKind::Indeterminate
 //! [`ErrorKind::Unavailable`]: crate::ErrorKind::Unavailable
 
-use std::{fmt::Debug, future::Future};
+use std::{fmt::Debug, future::Future, sync::Arc};
 
 use tokio_util::sync::CancellationToken;
 
@@ -110,7 +110,7 @@ pub struct Request {
     owner: OwnerId,
     ttl: Ttl,
     wait: Wait,
-    identity: Identity,
+    identity: Arc<Identity>,
     bound_to: BoundTo,
     cancel: CancellationToken,
 }
@@ -128,7 +128,7 @@ impl Request {
             owner: OwnerId::random(),
             ttl,
             wait: Wait::No,
-            identity: Identity::default(),
+            identity: Arc::default(),
             bound_to: BoundTo::default(),
             cancel: CancellationToken::new(),
         }
@@ -143,8 +143,8 @@ impl Request {
 
     /// The same request with what is shown of its holder.
     #[must_use]
-    pub fn with_identity(mut self, identity: Identity) -> Self {
-        self.identity = identity;
+    pub fn with_identity(mut self, identity: impl Into<Arc<Identity>>) -> Self {
+        self.identity = identity.into();
         self
     }
 
@@ -193,7 +193,7 @@ impl Request {
 
     /// What to show to others.
     #[must_use]
-    pub fn identity(&self) -> &Identity {
+    pub fn identity(&self) -> &Arc<Identity> {
         &self.identity
     }
 

@@ -12,7 +12,8 @@ use std::{
 use tokio::sync::{Notify, watch};
 
 use crate::{
-    Error, ErrorKind, FencedGrant, FencingToken, HolderInfo, LockName, Result, StoreId, Ttl,
+    Error, ErrorKind, FencedGrant, FencingToken, HolderInfo, Identity, LockName, Result, StoreId,
+    Ttl,
     clock::{self, Instant},
     owner::OwnerId,
     spi::{Acquired, Backend, Break, CALL_LIMIT, Inspect, Lease, Request},
@@ -46,7 +47,7 @@ struct Record {
     granted_at: Instant,
     expires_at: Instant,
     broken: bool,
-    holder: HolderInfo,
+    identity: Arc<Identity>,
 }
 
 #[derive(Clone, Debug)]
@@ -103,12 +104,17 @@ impl Memory {
 impl Store {
     /// One call: an atomic step on the tables, unless the store does not answer in time.
     async fn call<T>(&self, step: impl FnOnce(&mut Tables) -> T) -> Result<T> {
+        if !*self.up.borrow() {
+            // Boxed: calls that need not wait do not carry its memory.
+            Box::pin(self.wait_until_up()).await?;
+        }
+        Ok(step(&mut self.tables()))
+    }
+
+    async fn wait_until_up(&self) -> Result<()> {
         let mut up = self.up.subscribe();
-        let answers = clock::within(CALL_LIMIT, up.wait_for(|up| *up)).await;
-        // The borrow of the watch is let go before the tables are locked.
-        let answers = answers.map(drop);
-        match answers {
-            Ok(()) => Ok(step(&mut self.tables())),
+        match clock::within(CALL_LIMIT, up.wait_for(|up| *up)).await {
+            Ok(_) => Ok(()),
             Err(elapsed) => Err(Error::new(
                 ErrorKind::Unavailable,
                 format!("the memory store is interrupted and did not answer within {CALL_LIMIT:?}"),
@@ -147,7 +153,7 @@ impl Tables {
             return Ok(own.grant);
         }
         if let Some(holder) = self.live(request.name(), now) {
-            return Err(Box::new(holder.info(now)));
+            return Err(Box::new(holder.info(request.name(), now)));
         }
         if let Some(first) = self.first_in_line(request.name()).filter(|first| first.owner != owner)
         {
@@ -157,9 +163,8 @@ impl Tables {
         self.last_token += 1;
         let number = NonZeroU64::MIN.saturating_add(self.last_token - 1);
         let grant = FencedGrant { number, store };
-        let mut holder = HolderInfo::new(request.name().clone(), &owner);
-        holder.identity = request.identity().clone();
-        let record = Record { owner, grant, granted_at: now, expires_at, broken: false, holder };
+        let identity = Arc::clone(request.identity());
+        let record = Record { owner, grant, granted_at: now, expires_at, broken: false, identity };
         self.held.insert(request.name().clone(), record);
         self.leave(request.name(), owner);
         Ok(grant)
@@ -208,13 +213,14 @@ impl Tables {
 }
 
 impl Record {
-    fn info(&self, now: Instant) -> HolderInfo {
+    fn info(&self, name: &LockName, now: Instant) -> HolderInfo {
         HolderInfo {
             token: Some(self.grant.number.get()),
+            identity: Identity::clone(&self.identity),
             held_for: Some(now.since(self.granted_at)),
             ends_in: Some(self.expires_at.since(now)),
             broken: self.broken,
-            ..self.holder.clone()
+            ..HolderInfo::new(name.clone(), &self.owner)
         }
     }
 }
@@ -311,8 +317,8 @@ impl Inspect for Memory {
         self.store
             .call(|tables| {
                 let now = Instant::now();
-                let live = tables.held.values().filter(|record| now < record.expires_at);
-                let infos = live.map(|record| record.info(now));
+                let live = tables.held.iter().filter(|(_, record)| now < record.expires_at);
+                let infos = live.map(|(name, record)| record.info(name, now));
                 infos
                     .filter(|info| after.is_none_or(|after| info.name > *after))
                     .take(limit)
@@ -323,7 +329,7 @@ impl Inspect for Memory {
 
     async fn holder(&self, name: &LockName) -> Result<Option<HolderInfo>> {
         let now = Instant::now();
-        self.store.call(|tables| tables.live(name, now).map(|record| record.info(now))).await
+        self.store.call(|tables| tables.live(name, now).map(|record| record.info(name, now))).await
     }
 
     async fn break_lock(&self, name: &LockName, when: Break) -> Result<Option<HolderInfo>> {
@@ -332,7 +338,7 @@ impl Inspect for Memory {
                 let now = Instant::now();
                 let record = tables.live(name, now)?;
                 record.broken = true;
-                let info = record.info(now);
+                let info = record.info(name, now);
                 if when == Break::Now {
                     tables.free(name);
                 }

@@ -14,12 +14,15 @@ use super::{
     Harness,
     case::{Failure, Verdict, check},
     cases,
-    site::soon,
+    site::{PATIENCE, soon},
 };
 use crate::{Instant, Ttl};
 
 /// The first argument of a process that the suite starts; no test runner knows it.
 const CHILD: &str = "--conformance-child";
+
+/// How often [`Child::work`] is polled, and again after each renewal.
+const BETWEEN_POLLS: Duration = Duration::from_millis(300);
 
 /// What such a process is for.
 enum Role {
@@ -178,7 +181,7 @@ impl Child {
         parse(&answer).ok_or_else(|| Failure::new(format!("told {answer:?}")))
     }
 
-    /// Starts work under [`Guard::run`](crate::Guard::run) that is polled all the time.
+    /// Starts work under [`Guard::run`](crate::Guard::run) that never ends.
     pub(crate) async fn work(&mut self) -> Verdict {
         self.say("work")?;
         self.hear("working").await.map(drop)
@@ -207,9 +210,26 @@ impl Child {
         Ok(())
     }
 
+    /// Stops it while its work is not being polled, and says what it told last.
+    ///
+    /// A freeze between the look at the clock and the poll that follows cannot be excluded by any holder, only
+    /// by a fence: such a poll is not what a case about freezing is after.
+    pub(crate) async fn freeze_between_polls(&mut self) -> Result<Told, Failure> {
+        let end = Instant::now() + PATIENCE;
+        while Instant::now() < end {
+            let told = self.told().await?;
+            self.freeze()?;
+            if Instant::now().since(told.polled_at) < BETWEEN_POLLS * 2 / 3 {
+                return Ok(told);
+            }
+            self.thaw()?;
+        }
+        Err(Failure::new("polled all the time"))
+    }
+
     /// Stops it, and waits until it stands still.
     #[cfg(target_os = "linux")]
-    pub(crate) fn freeze(&self) -> Verdict {
+    fn freeze(&self) -> Verdict {
         use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
         let pid = Pid::from_child(&self.process.0);
         kill_process(pid, Signal::STOP)?;
@@ -226,7 +246,7 @@ impl Child {
     }
 
     #[cfg(not(target_os = "linux"))]
-    pub(crate) fn freeze(&self) -> Verdict {
+    fn freeze(&self) -> Verdict {
         Err(Failure::new("freezing a process is written for Linux only"))
     }
 

@@ -46,9 +46,13 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("waiter", &["pure", "clock", "rng", "spi"]),
     ("backend", &["pure", "clock", "rng", "spi"]),
     ("erased", &["pure", "clock", "spi"]),
-    ("guard", &["pure", "clock"]),
-    ("keeper", &["pure", "clock", "rng", "spi", "guard", "queue", "watched", "options"]),
-    ("locker", &["pure", "clock", "spi", "guard", "queue", "options", "watched", "keeper"]),
+    ("status", &["pure", "clock"]),
+    ("guard", &["pure", "clock", "status"]),
+    ("keeper", &["pure", "clock", "rng", "spi", "status", "guard", "queue", "watched", "options"]),
+    (
+        "locker",
+        &["pure", "clock", "spi", "status", "guard", "queue", "options", "watched", "keeper"],
+    ),
     ("connect", &["pure", "clock", "spi", "guard", "erased", "locker", "options", "backend"]),
 ];
 

@@ -81,6 +81,14 @@ impl LocalError {
         .with_source(self)
     }
 
+    /// The same error, of a commit: some leave open whether it took effect.
+    pub(super) fn into_commit(self) -> Self {
+        match self {
+            Self::Sql(error) => Self::Commit(error),
+            other => other,
+        }
+    }
+
     fn kind(&self) -> ErrorKind {
         match self {
             Self::Shared { .. }

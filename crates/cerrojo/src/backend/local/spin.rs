@@ -8,7 +8,7 @@ use std::{
 use crate::clock::Instant;
 
 /// The longest look.
-const LOOK: Duration = Duration::from_micros(40);
+const LOOK: Duration = Duration::from_micros(100);
 /// How many looks are left out after one that was in vain: on a busy machine looking is a waste.
 const PAUSE: u32 = 31;
 

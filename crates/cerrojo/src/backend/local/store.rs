@@ -38,6 +38,8 @@ pub(super) struct Tables {
     store_id: StoreId,
     /// Whether the batch has come near the synced mark.
     tokens_low: bool,
+    /// Whether the batch is one step, which then needs no savepoint.
+    alone: bool,
     /// What follows once the batch is committed.
     news: News,
 }
@@ -67,6 +69,7 @@ impl Tables {
             machine,
             store_id: StoreId::from_bytes([0; 16]),
             tokens_low: true,
+            alone: false,
             news: News::default(),
         };
         tables.check_schema()?;
@@ -102,8 +105,11 @@ impl Tables {
 
     fn configure(&self) -> Outcome<()> {
         self.db.set_prepared_statement_cache_capacity(64);
+        // Records are small, and the write-ahead log takes whole pages. Only a new file takes the size.
+        self.db.pragma_update(None, "page_size", 1_024)?;
         self.db.pragma_update(None, "journal_mode", "WAL")?;
         self.db.pragma_update(None, "synchronous", "NORMAL")?;
+        self.db.pragma_update(None, "wal_autocheckpoint", 4_000)?;
         self.db.pragma_update(None, "journal_size_limit", 4 * 1024 * 1024)?;
         self.db.pragma_update(None, "trusted_schema", false)?;
         // Leaving is quick, and no process syncs on behalf of all when it is the last to leave.
@@ -159,18 +165,23 @@ impl Tables {
 }
 
 impl Tables {
-    pub(super) fn begin(&self) -> Outcome<()> {
+    /// Begins a batch of that many steps.
+    pub(super) fn begin(&mut self, steps: usize) -> Outcome<()> {
+        self.alone = steps == 1;
         self.run("BEGIN IMMEDIATE")
     }
 
-    /// False after an error on which SQLite has rolled the whole batch back.
+    /// False after an error on which everything has been rolled back.
     pub(super) fn is_in_batch(&self) -> bool {
         !self.db.is_autocommit()
     }
 
     pub(super) fn commit(&self) -> Outcome<()> {
-        let commit = self.db.prepare_cached("COMMIT").and_then(|mut commit| commit.execute([]));
-        commit.map(drop).map_err(LocalError::Commit)
+        if self.is_in_batch() {
+            return self.run("COMMIT").map_err(LocalError::into_commit);
+        }
+        // The one step has said why.
+        if self.alone { Ok(()) } else { Err(LocalError::RolledBack) }
     }
 
     /// Undoes the batch. Where SQLite has rolled back on its own, there is nothing left to do.
@@ -185,20 +196,26 @@ impl Tables {
 
     /// One step of a batch: done whole or not at all.
     pub(super) fn step<T>(&mut self, step: impl FnOnce(&mut Self) -> Outcome<T>) -> Outcome<T> {
+        if self.alone {
+            return step(self).inspect_err(|_| self.roll_back());
+        }
         let before = (self.news.wakes.len(), self.news.gone.len());
         self.run("SAVEPOINT step")?;
         let result = step(self);
         if result.is_err() {
             self.news.wakes.truncate(before.0);
             self.news.gone.truncate(before.1);
-            if self.is_in_batch() {
-                self.run("ROLLBACK TO step")?;
-            }
+            self.undo_step()?;
         }
         if self.is_in_batch() {
             self.run("RELEASE step")?;
         }
         result
+    }
+
+    /// Where SQLite has rolled everything back on its own, there is nothing left to undo.
+    fn undo_step(&self) -> Outcome<()> {
+        if self.is_in_batch() { self.run("ROLLBACK TO step") } else { Ok(()) }
     }
 
     fn run(&self, statement: &str) -> Outcome<()> {
@@ -209,7 +226,7 @@ impl Tables {
     /// A transaction whose commit is on the disk when it returns.
     fn synced(&mut self, work: impl FnOnce(&mut Self) -> Outcome<()>) -> Outcome<()> {
         self.db.pragma_update(None, "synchronous", "FULL")?;
-        let result = self.begin().and_then(|()| work(self)).and_then(|()| self.commit());
+        let result = self.begin(1).and_then(|()| work(self)).and_then(|()| self.commit());
         if result.is_err() {
             self.roll_back();
         }

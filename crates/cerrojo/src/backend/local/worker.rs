@@ -322,7 +322,7 @@ impl Desk {
     }
 
     fn run_batch(&mut self, batch: Vec<Job>) -> (Vec<Completion>, BatchOutcome<()>) {
-        if let Err(error) = self.tables.begin() {
+        if let Err(error) = self.tables.begin(batch.len()) {
             return refuse(batch, error);
         }
         let completions = batch.into_iter().filter_map(|job| self.run_job(job)).collect();
@@ -362,7 +362,7 @@ impl Desk {
     }
 
     fn forget(&mut self, gone: &[PeerId]) -> Outcome<()> {
-        self.tables.begin()?;
+        self.tables.begin(1)?;
         let forgotten = gone.iter().try_for_each(|peer| self.tables.forget(*peer));
         let committed = forgotten.and_then(|()| self.tables.commit());
         committed.inspect_err(|_| self.tables.roll_back())

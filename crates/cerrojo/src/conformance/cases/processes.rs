@@ -90,8 +90,7 @@ pub(super) async fn a_frozen_holder_is_taken_over_and_reads_lost<H: Harness>(
     child.acquire(ttl, "process").await?;
     child.work().await?;
     clock::sleep(ttl.get()).await;
-    let until = child.told().await?.valid_until;
-    child.freeze()?;
+    let until = child.freeze_between_polls().await?.valid_until;
     let (guard, entered) = enter(&locker, &job()?, site.long_ttl()).await?;
     check!(entered >= until, "entered {:?} before the validity ended", until.since(entered));
     child.thaw()?;

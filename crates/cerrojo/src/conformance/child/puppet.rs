@@ -10,17 +10,19 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
     task::{Context, Poll},
-    time::Duration,
 };
 
 use tokio::{runtime::Builder, sync::mpsc};
 
-use super::super::{
-    Harness,
-    case::{Failure, Verdict},
-    cases::count_up,
-    faulty::{Faults, Faulty},
-    site::{FaultyLocker, GuardOf, PATIENCE, job},
+use super::{
+    super::{
+        Harness,
+        case::{Failure, Verdict},
+        cases::count_up,
+        faulty::{Faults, Faulty},
+        site::{FaultyLocker, GuardOf, PATIENCE, job},
+    },
+    BETWEEN_POLLS,
 };
 use crate::{BoundTo, Instant, LeaseState, Locker, Ttl, clock};
 
@@ -147,7 +149,7 @@ struct Restless {
 }
 
 fn nap() -> Pin<Box<dyn Future<Output = ()> + Send>> {
-    Box::pin(clock::sleep(Duration::from_millis(5)))
+    Box::pin(clock::sleep(BETWEEN_POLLS))
 }
 
 impl Future for Restless {

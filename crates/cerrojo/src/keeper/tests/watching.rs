@@ -1,6 +1,6 @@
 //! While a lease is held: renewed, failed, refused, session ended, validity ended.
 
-use tokio::sync::watch;
+use std::sync::Arc;
 
 use super::{
     super::{Backoff, Keeper, KeeperOptions},
@@ -12,8 +12,8 @@ use super::{
 use crate::{
     Drift, ErrorKind, LeaseState, OwnerId,
     clock::{self, Instant},
-    guard::Status,
     spi::CALL_LIMIT,
+    status::Published,
     watched::Labels,
 };
 
@@ -164,12 +164,11 @@ fn idle_keeper(script: &Script) -> Keeper<ScriptedLease> {
     let (owner, counted_from) = (OwnerId::random(), Instant::now());
     let lease = ScriptedLease { script: script.clone(), owner, counted_from };
     let valid_until = counted_from + VALIDITY;
-    let status = Status { state: LeaseState::Held, valid_until, renewals: 0 };
     Keeper {
         lease,
         name: name(),
         options: KeeperOptions { drift: Drift::default(), tick: millis(TICK_MS) },
-        status: watch::Sender::new(status),
+        published: Arc::new(Published::new(valid_until)),
         labels: Labels::new("scripted", None),
         granted_at: counted_from,
     }
@@ -181,9 +180,9 @@ async fn a_renewal_that_is_answered_after_the_end_is_not_published() {
     keeper.lease.counted_from = Instant::now() + secs(20);
     tokio::time::advance(VALIDITY + millis(1)).await;
     assert!(!keeper.publish_renewal());
-    assert!(!keeper.publish_end(LeaseState::Released));
-    let status = *keeper.status.borrow();
-    assert_eq!(status.state_at(Instant::now()), LeaseState::Lost);
+    assert!(!keeper.publish_release());
+    let status = keeper.published.read();
+    assert_eq!(status.state, LeaseState::Lost);
     assert_eq!(status.renewals, 0);
 }
 
@@ -193,7 +192,7 @@ async fn a_renewal_that_is_answered_in_time_is_published() {
     tokio::time::advance(VALIDITY - millis(1)).await;
     keeper.lease.counted_from = Instant::now() - secs(1);
     assert!(keeper.publish_renewal());
-    assert_eq!(keeper.status.borrow().valid_until, Instant::now() - secs(1) + VALIDITY);
+    assert_eq!(keeper.published.read().valid_until, Instant::now() - secs(1) + VALIDITY);
 }
 
 #[tokio::test(start_paused = true)]

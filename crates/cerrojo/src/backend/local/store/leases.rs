@@ -111,7 +111,7 @@ impl Tables {
             .query_row(params![name.as_str(), owner.as_bytes()], |row| row.get(0))
             .optional()?;
         if expired.is_some() {
-            self.call_next(name, now)?;
+            self.call_first(name, now)?;
         }
         Ok(expired.is_some_and(|expires_at| expires_at > signed(now)))
     }

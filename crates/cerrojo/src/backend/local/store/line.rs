@@ -81,9 +81,12 @@ impl Tables {
 
     /// Calls the first in line, if the lock is free.
     pub(super) fn call_next(&mut self, name: &LockName, now: u64) -> Outcome<()> {
-        if self.live(name, now)?.is_none()
-            && let Some(first) = self.first_in_line(name, now)?
-        {
+        if self.live(name, now)?.is_none() { self.call_first(name, now) } else { Ok(()) }
+    }
+
+    /// Calls the first in line of a lock that is free.
+    pub(super) fn call_first(&mut self, name: &LockName, now: u64) -> Outcome<()> {
+        if let Some(first) = self.first_in_line(name, now)? {
             self.call(name, &first);
         }
         Ok(())
