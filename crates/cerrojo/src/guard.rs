@@ -100,7 +100,7 @@ impl<T: Token> Guard<T> {
         let mut work = pin!(work);
         let mut lost = pin!(self.lost());
         std::future::poll_fn(|context| {
-            if self.state() == LeaseState::Lost || lost.as_mut().poll(context).is_ready() {
+            if lost.as_mut().poll(context).is_ready() || self.state() == LeaseState::Lost {
                 return Poll::Ready(Err(self.lost_error()));
             }
             work.as_mut().poll(context).map(Ok)

@@ -206,7 +206,7 @@ impl Tables {
         if line.is_empty() {
             self.waiting.remove(name);
         }
-        if !self.held.contains_key(name) {
+        if self.live(name, Instant::now()).is_none() {
             self.call_first(name);
         }
     }

@@ -10,7 +10,7 @@ use crate::clock::Instant;
 /// The longest look.
 const LOOK: Duration = Duration::from_micros(100);
 /// How many looks are left out after one that was in vain: on a busy machine looking is a waste.
-const PAUSE: u32 = 31;
+const PAUSE: u32 = 7;
 
 /// Looks for an answer, and learns whether that is worth it.
 #[derive(Debug, Default)]
