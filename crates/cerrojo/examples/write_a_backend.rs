@@ -125,17 +125,22 @@ impl Table {
     }
 
     /// Never re-creates: what is gone stays gone, and what is broken is not renewed.
-    fn renew(&mut self, lease: &ToyLease, now: Instant) -> bool {
-        let own = self.own(&lease.name, lease.owner, now).filter(|row| !row.broken);
-        own.map(|row| row.ends_at = now + lease.ttl.get()).is_some()
+    /// Only what is still there and this owner's gets a new end; says its token.
+    fn prolong(
+        &mut self,
+        name: &LockName,
+        owner: OwnerId,
+        ttl: Ttl,
+        now: Instant,
+    ) -> Option<NonZeroU64> {
+        let own = self.own(name, owner, now).filter(|row| !row.broken)?;
+        own.ends_at = now + ttl.get();
+        Some(own.token)
     }
 
-    fn release(&mut self, name: &LockName, owner: OwnerId, now: Instant) -> bool {
-        let held = self.own(name, owner, now).is_some();
-        if held {
-            self.rows.remove(name);
-        }
-        held
+    fn release(&mut self, name: &LockName, owner: OwnerId, now: Instant) -> Option<()> {
+        self.own(name, owner, now)?;
+        self.rows.remove(name).map(drop)
     }
 }
 
@@ -199,7 +204,16 @@ impl Backend for Toy {
 
     /// After an error the owner may hold the lock all the same. Had the store a queue, it would leave that too.
     async fn give_back(&self, name: &LockName, owner: OwnerId) -> Result<()> {
-        self.service.ask(|table, now| table.release(name, owner, now)).await.map(drop)
+        held(name, self.service.ask(|table, now| table.release(name, owner, now)).await?)
+    }
+
+    /// A renewal by someone who has only the owner id: like every renewal it never re-creates.
+    async fn resume(&self, name: &LockName, owner: OwnerId, ttl: Ttl) -> Result<ToyLease> {
+        let (service, name, counted_from) =
+            (Arc::clone(&self.service), name.clone(), Instant::now());
+        let prolonged = service.ask(|table, now| table.prolong(&name, owner, ttl, now));
+        let token = held(&name, prolonged.await?)?;
+        Ok(ToyLease { service, name, owner, token, ttl, counted_from })
     }
 }
 
@@ -218,20 +232,18 @@ struct ToyLease {
     counted_from: Instant,
 }
 
-impl ToyLease {
-    fn held(&self, held: bool) -> Result<()> {
-        if held {
-            return Ok(());
-        }
-        Err(Error::new(
-            ErrorKind::Lost,
-            format!("`{}` is not held by this owner any more", self.name),
-        ))
-    }
+fn held<T>(name: &LockName, answer: Option<T>) -> Result<T> {
+    answer.ok_or_else(|| {
+        Error::new(ErrorKind::Lost, format!("`{name}` is not held by this owner any more"))
+    })
 }
 
 impl Lease for ToyLease {
     type Token = FencingToken;
+
+    fn owner(&self) -> OwnerId {
+        self.owner
+    }
 
     fn grant(&self) -> FencedGrant {
         FencedGrant { number: self.token, store: self.service.id }
@@ -248,16 +260,16 @@ impl Lease for ToyLease {
     /// Counts anew only once the store has said yes, and from before it was asked.
     async fn renew(&mut self) -> Result<()> {
         let asked_at = Instant::now();
-        let renewed = self.service.ask(|table, now| table.renew(self, now)).await?;
-        self.held(renewed)?;
+        let (name, owner, ttl) = (&self.name, self.owner, self.ttl);
+        let prolonged = self.service.ask(|table, now| table.prolong(name, owner, ttl, now));
+        held(name, prolonged.await?)?;
         self.counted_from = asked_at;
         Ok(())
     }
 
     async fn release(&mut self) -> Result<()> {
-        let released =
-            self.service.ask(|table, now| table.release(&self.name, self.owner, now)).await?;
-        self.held(released)
+        let (name, owner) = (&self.name, self.owner);
+        held(name, self.service.ask(|table, now| table.release(name, owner, now)).await?)
     }
 }
 

@@ -1,7 +1,8 @@
 //! The one place that knows URL schemes.
 
 use crate::{
-    Error, ErrorKind, FencingToken, HolderInfo, LockName, Locker, NoToken, Options, Result,
+    Error, ErrorKind, FencingToken, HolderInfo, LockName, Locker, NoToken, Options, OwnerId,
+    Result,
     clock::Deadline,
     erased::Erased,
     spi::{Backend, Break, Lease},
@@ -154,6 +155,22 @@ impl AnyLocker {
         match self {
             Self::Fenced(locker) => locker.prune().await,
             Self::Approximate(locker) => locker.prune().await,
+        }
+    }
+
+    /// See [`Locker::release`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    ///
+    /// # Cancel safety
+    ///
+    /// As there.
+    pub async fn release(&self, name: &LockName, owner: OwnerId) -> Result<()> {
+        match self {
+            Self::Fenced(locker) => locker.release(name, owner).await,
+            Self::Approximate(locker) => locker.release(name, owner).await,
         }
     }
 

@@ -18,6 +18,12 @@ trait DynBackend<T: Token>: Debug + Send + Sync + 'static {
         request: &'a Request,
     ) -> BoxFuture<'a, Result<Acquired<ErasedLease<T>>>>;
     fn give_back<'a>(&'a self, name: &'a LockName, owner: OwnerId) -> BoxFuture<'a, Result<()>>;
+    fn resume<'a>(
+        &'a self,
+        name: &'a LockName,
+        owner: OwnerId,
+        ttl: Ttl,
+    ) -> BoxFuture<'a, Result<ErasedLease<T>>>;
     fn list<'a>(
         &'a self,
         after: Option<&'a LockName>,
@@ -33,6 +39,7 @@ trait DynBackend<T: Token>: Debug + Send + Sync + 'static {
 }
 
 trait DynLease<T: Token>: Debug + Send + 'static {
+    fn owner(&self) -> OwnerId;
     fn grant(&self) -> T::Grant;
     fn counted_from(&self) -> Instant;
     fn ttl(&self) -> Ttl;
@@ -77,6 +84,18 @@ impl<T: Token, B: Backend<Lease: Lease<Token = T>>> DynBackend<T> for B {
         Box::pin(Backend::give_back(self, name, owner))
     }
 
+    fn resume<'a>(
+        &'a self,
+        name: &'a LockName,
+        owner: OwnerId,
+        ttl: Ttl,
+    ) -> BoxFuture<'a, Result<ErasedLease<T>>> {
+        Box::pin(async move {
+            let lease = Backend::resume(self, name, owner, ttl).await?;
+            Ok(ErasedLease(Box::new(lease) as Box<dyn DynLease<T>>))
+        })
+    }
+
     fn list<'a>(
         &'a self,
         after: Option<&'a LockName>,
@@ -103,6 +122,10 @@ impl<T: Token, B: Backend<Lease: Lease<Token = T>>> DynBackend<T> for B {
 }
 
 impl<T: Token, L: Lease<Token = T>> DynLease<T> for L {
+    fn owner(&self) -> OwnerId {
+        Lease::owner(self)
+    }
+
     fn grant(&self) -> T::Grant {
         Lease::grant(self)
     }
@@ -142,6 +165,10 @@ impl<T: Token> Backend for Erased<T> {
     async fn give_back(&self, name: &LockName, owner: OwnerId) -> Result<()> {
         self.0.give_back(name, owner).await
     }
+
+    async fn resume(&self, name: &LockName, owner: OwnerId, ttl: Ttl) -> Result<ErasedLease<T>> {
+        self.0.resume(name, owner, ttl).await
+    }
 }
 
 impl<T: Token> Inspect for Erased<T> {
@@ -164,6 +191,10 @@ impl<T: Token> Inspect for Erased<T> {
 
 impl<T: Token> Lease for ErasedLease<T> {
     type Token = T;
+
+    fn owner(&self) -> OwnerId {
+        self.0.owner()
+    }
 
     fn grant(&self) -> T::Grant {
         self.0.grant()

@@ -5,12 +5,21 @@ use std::{fmt, future::Future, pin::pin, task::Poll};
 use tokio::sync::oneshot;
 
 use crate::{
-    Error, ErrorKind, FencingToken, LeaseState, LockName, LostSignal, NoToken, Result, StoreId,
-    Token, clock::Instant,
+    Error, ErrorKind, FencingToken, LeaseState, LockName, LostSignal, NoToken, OwnerId, Result,
+    StoreId, Token, clock::Instant,
 };
 
-/// Where a release that somebody waits for is answered.
-pub(crate) type ReleaseReply = oneshot::Sender<Result<()>>;
+/// Where the end of a hold is answered.
+pub(crate) type Reply = oneshot::Sender<Result<()>>;
+
+/// How a guard ends its hold. A guard that is dropped says nothing, which means release.
+#[derive(Debug)]
+pub(crate) enum Farewell {
+    /// Give the lease back.
+    Release(Reply),
+    /// Let it stand until its TTL ends.
+    Detach(Reply),
+}
 
 /// A held lock. Dropping it gives the lock back in the background.
 ///
@@ -21,9 +30,10 @@ pub(crate) type ReleaseReply = oneshot::Sender<Result<()>>;
 pub struct Guard<T: Token> {
     name: LockName,
     grant: T::Grant,
+    owner: OwnerId,
     signal: LostSignal,
     /// Closed by being dropped, which the keeper takes as a release that nobody waits for.
-    release: oneshot::Sender<ReleaseReply>,
+    farewell: oneshot::Sender<Farewell>,
 }
 
 /// A held lock with a fencing token: for correctness, together with a [fence](crate::fence) at the resource.
@@ -35,16 +45,23 @@ pub type ApproximateGuard = Guard<NoToken>;
 impl<T: Token> Guard<T> {
     pub(crate) fn new(
         name: LockName,
+        owner: OwnerId,
         grant: T::Grant,
         signal: LostSignal,
-        release: oneshot::Sender<ReleaseReply>,
+        farewell: oneshot::Sender<Farewell>,
     ) -> Self {
-        Self { name, grant, signal, release }
+        Self { name, grant, owner, signal, farewell }
     }
 
     /// What is locked.
     pub fn name(&self) -> &LockName {
         &self.name
+    }
+
+    /// Who holds it: with this id, [`Locker::resume`](crate::Locker::resume) and
+    /// [`Locker::release`](crate::Locker::release) act on the lease from anywhere. A secret.
+    pub fn owner(&self) -> OwnerId {
+        self.owner
     }
 
     /// The state by the clock, now.
@@ -120,16 +137,35 @@ impl<T: Token> Guard<T> {
     /// Once polled, the release goes on in the background when this is dropped; before that, dropping it drops the
     /// guard, which releases too.
     pub async fn release(self) -> Result<()> {
+        self.end(Farewell::Release).await
+    }
+
+    /// Lets the lease stand until its TTL ends: nothing renews or releases it any more, but whoever has its
+    /// [owner id](Guard::owner) still can.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Lost`]: it was not held any more.
+    ///
+    /// # Cancel safety
+    ///
+    /// Once polled it takes effect also when this is dropped; before that, dropping it drops the guard, which releases.
+    pub async fn detach(self) -> Result<()> {
+        self.end(Farewell::Detach).await
+    }
+
+    async fn end(self, farewell: impl FnOnce(Reply) -> Farewell) -> Result<()> {
         let (reply, answer) = oneshot::channel();
-        let Self { name, signal, release, .. } = self;
-        let asked = release.send(reply).is_ok();
+        let asked = self.farewell.send(farewell(reply)).is_ok();
         match answer.await {
             Ok(result) if asked => result,
-            _ if signal.state() == LeaseState::Lost => Err(lost_error(&name)),
-            _ => Err(Error::new(
-                ErrorKind::Indeterminate,
-                format!("the runtime that kept `{name}` has ended; the TTL frees the lock"),
-            )),
+            _ if self.signal.state() == LeaseState::Lost => Err(lost_error(&self.name)),
+            _ => {
+                let name = &self.name;
+                let message =
+                    format!("the runtime that kept `{name}` has ended; the TTL frees the lock");
+                Err(Error::new(ErrorKind::Indeterminate, message))
+            }
         }
     }
 
@@ -151,8 +187,8 @@ impl Guard<FencingToken> {
 
     /// Forgets the token. There is no way back.
     pub fn into_approximate(self) -> ApproximateGuard {
-        let Self { name, signal, release, .. } = self;
-        Guard { name, grant: (), signal, release }
+        let Self { name, owner, signal, farewell, .. } = self;
+        Guard { name, grant: (), owner, signal, farewell }
     }
 }
 

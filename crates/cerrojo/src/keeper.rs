@@ -12,7 +12,7 @@ use tracing::Instrument;
 use crate::{
     Error, ErrorKind, Guard, HolderInfo, LeaseState, LockName, Options, Result, Token,
     clock::{self, Instant},
-    guard::{ReleaseReply, lost_error},
+    guard::{Farewell, Reply, lost_error},
     queue::Turn,
     rng,
     spi::{Acquired, Backend, CALL_LIMIT, Lease, Request, Wait},
@@ -33,9 +33,19 @@ pub(crate) struct Shared<B> {
     pub(crate) options: Options,
 }
 
+/// How a keeper comes by its lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Start {
+    /// By a new grant.
+    Acquire,
+    /// By taking up what the request's owner holds.
+    Resume,
+}
+
 /// One acquisition on its way.
 #[derive(Debug)]
 pub(crate) struct Errand<B: Backend> {
+    pub(crate) start: Start,
     pub(crate) shared: Arc<Shared<B>>,
     pub(crate) request: Request,
     /// Held until the lease has been given back: who is next in this process then asks the store.
@@ -62,16 +72,31 @@ struct Kept<L: Lease> {
 
 /// None when there is nothing to keep: whoever asked has been told.
 async fn start<B: Backend>(errand: Errand<B>) -> Option<Kept<B::Lease>> {
-    let Errand { shared, request, turn, reply } = errand;
-    match obtain(&shared, request.clone()).await {
-        Ok(Ok(lease)) => {
+    let Errand { start, shared, request, turn, reply } = errand;
+    let lease = match start {
+        Start::Acquire => obtain(&shared, request.clone()).await,
+        Start::Resume => resume(&shared, &request).await,
+    };
+    match lease {
+        Ok(lease) => {
             let keeper = Box::new(Keeper::new(lease, &shared, request.name()));
-            return Some(Kept { keeper, reply, turn });
+            Some(Kept { keeper, reply, turn })
         }
-        Ok(Err(holder)) => answer(reply, Err(contended(request.name(), holder))),
-        Err(error) => answer(reply, Err(error)),
+        Err(error) => {
+            answer(reply, Err(error));
+            None
+        }
     }
-    None
+}
+
+async fn resume<B: Backend>(shared: &Shared<B>, request: &Request) -> Result<B::Lease> {
+    let (name, owner) = (request.name(), request.owner());
+    let resumed = clock::within(CALL_LIMIT, shared.backend.resume(name, owner, request.ttl()));
+    resumed.await.unwrap_or_else(|elapsed| {
+        let message =
+            format!("it is unknown whether `{name}` was taken up: the store did not answer");
+        Err(Error::new(ErrorKind::Indeterminate, message).with_source(elapsed))
+    })
 }
 
 fn answer<T>(reply: oneshot::Sender<T>, result: T) {
@@ -84,17 +109,14 @@ fn contended(name: &LockName, holder: Option<HolderInfo>) -> Error {
 }
 
 /// Asks until there is a grant with at least half of its TTL left, a refusal, or an error.
-async fn obtain<B: Backend>(
-    shared: &Shared<B>,
-    mut request: Request,
-) -> Result<Result<B::Lease, Option<HolderInfo>>> {
+async fn obtain<B: Backend>(shared: &Shared<B>, mut request: Request) -> Result<B::Lease> {
     for _ in 0..LATE_GRANTS_MAX {
         let mut lease = match acquire(shared, &request).await? {
             Acquired::Granted(lease) => lease,
-            Acquired::Refused(holder) => return Ok(Err(holder)),
+            Acquired::Refused(holder) => return Err(contended(request.name(), holder)),
         };
         if freshen(&mut lease, &shared.options).await {
-            return Ok(Ok(lease));
+            return Ok(lease);
         }
         give_up(lease, request.name()).await;
         request = request.renewed();
@@ -204,8 +226,8 @@ fn attempt_limit<L: Lease>(lease: &L) -> Duration {
 /// What ends or changes the state.
 #[derive(Debug)]
 enum Event {
-    /// The guard asks for release, or was dropped.
-    Asked(Option<ReleaseReply>),
+    /// The guard ends its hold, or was dropped.
+    Asked(Option<Farewell>),
     Renewed,
     /// A renewal failed; whether the lease is still ours is unknown.
     Failed(Error),
@@ -232,7 +254,7 @@ impl Cause {
 /// How keeping ended.
 #[derive(Debug)]
 enum End {
-    Asked(Option<ReleaseReply>),
+    Asked(Option<Farewell>),
     Lost,
 }
 
@@ -269,34 +291,28 @@ impl<L: Lease> Keeper<L> {
 
     /// Hands the guard out and keeps the lease until its end.
     async fn keep(mut self: Box<Self>, reply: oneshot::Sender<Result<Guard<L::Token>>>) {
-        let (release, mut asked) = oneshot::channel();
+        let (farewell, mut asked) = oneshot::channel();
         let grant = self.lease.grant();
         tracing::debug!(lock = %self.name, token = L::Token::number(&grant), "acquired");
         // When the caller is gone, the guard is dropped here, which asks for release.
         let signal = LostSignal::new(Arc::clone(&self.published));
-        let guard = Guard::new(self.name.clone(), grant, signal, release);
+        let guard = Guard::new(self.name.clone(), self.lease.owner(), grant, signal, farewell);
         answer(reply, Ok(guard));
         let end = self.watch_over(&mut asked).await;
         self.labels.hold(Instant::now().since(self.granted_at));
         match end {
-            End::Asked(reply) => Box::pin(self.release(reply)).await,
+            End::Asked(farewell) => Box::pin(self.part(farewell)).await,
             End::Lost => Box::pin(self.clear_up(asked)).await,
         }
     }
 
     /// Renews until the guard asks for release or the lease is lost.
-    async fn watch_over(&mut self, asked: &mut oneshot::Receiver<ReleaseReply>) -> End {
+    async fn watch_over(&mut self, asked: &mut oneshot::Receiver<Farewell>) -> End {
         let mut backoff = Backoff::default();
         let mut next = self.validity().renew_at(self.options.tick);
         loop {
             match self.next_event(asked, next).await {
-                Event::Asked(reply) if self.publish_release() => {
-                    return End::Asked(reply);
-                }
-                Event::Asked(reply) => {
-                    self.lost(Cause::ValidityEnded);
-                    return End::Asked(reply);
-                }
+                Event::Asked(farewell) => return self.asked(farewell),
                 Event::Renewed if self.publish_renewal() => {
                     backoff = Backoff::default();
                     next = self.validity().renew_at(self.options.tick);
@@ -313,13 +329,13 @@ impl<L: Lease> Keeper<L> {
 
     async fn next_event(
         &mut self,
-        asked: &mut oneshot::Receiver<ReleaseReply>,
+        asked: &mut oneshot::Receiver<Farewell>,
         renew_at: Instant,
     ) -> Event {
         let until = self.published.read().valid_until;
         tokio::select! {
             biased;
-            reply = &mut *asked => return Event::Asked(reply.ok()),
+            farewell = &mut *asked => return Event::Asked(farewell.ok()),
             () = self.lease.ended() => return Event::Lost(Cause::SessionEnded),
             () = clock::sleep_until(renew_at.min(until)) => {}
         }
@@ -329,12 +345,12 @@ impl<L: Lease> Keeper<L> {
 
     async fn renew_unless(
         &mut self,
-        asked: &mut oneshot::Receiver<ReleaseReply>,
+        asked: &mut oneshot::Receiver<Farewell>,
         until: Instant,
     ) -> Event {
         tokio::select! {
             biased;
-            reply = asked => Event::Asked(reply.ok()),
+            farewell = asked => Event::Asked(farewell.ok()),
             // Races the renewal: a store that hangs cannot delay the end of validity.
             () = clock::sleep_until(until) => Event::Lost(Cause::ValidityEnded),
             event = renew(&mut self.lease) => event,
@@ -343,6 +359,13 @@ impl<L: Lease> Keeper<L> {
 
     fn validity(&self) -> Validity {
         Validity::new(self.lease.counted_from(), self.lease.ttl(), self.options.drift)
+    }
+
+    fn asked(&self, farewell: Option<Farewell>) -> End {
+        if !self.publish_release() {
+            self.lost(Cause::ValidityEnded);
+        }
+        End::Asked(farewell)
     }
 
     /// False when the old validity is over by now: somebody may have read lost already, and lost is final.
@@ -382,21 +405,35 @@ impl<L: Lease> Keeper<L> {
 
     /// Gives back after a loss: owner-checked, so it can only free what is still ours. Not before the validity ends
     /// or the guard goes: the work may still be stopping, and a broken lock is not yet free.
-    async fn clear_up(mut self, asked: oneshot::Receiver<ReleaseReply>) {
-        let reply = clock::until(self.validity().until, asked).await;
+    async fn clear_up(mut self, asked: oneshot::Receiver<Farewell>) {
+        let farewell = clock::until(self.validity().until, asked).await;
         if let Err(error) = self.release_once().await {
             tracing::debug!(lock = %self.name, %error, "nothing to give back after the loss");
         }
-        if let Ok(Ok(reply)) = reply {
+        if let Ok(Ok(Farewell::Release(reply) | Farewell::Detach(reply))) = farewell {
             answer(reply, Err(lost_error(&self.name)));
         }
     }
 
+    async fn part(self, farewell: Option<Farewell>) {
+        match farewell {
+            Some(Farewell::Detach(reply)) if !self.is_lost() => answer(reply, Ok(())),
+            Some(Farewell::Release(reply) | Farewell::Detach(reply)) => {
+                self.release(Some(reply)).await;
+            }
+            None => self.release(None).await,
+        }
+    }
+
+    fn is_lost(&self) -> bool {
+        self.published.read().state == LeaseState::Lost
+    }
+
     /// Gives back, answers, and if the outcome is unknown asks on until the TTL has ended for certain.
-    async fn release(mut self, reply: Option<ReleaseReply>) {
+    async fn release(mut self, reply: Option<Reply>) {
         let mut result = self.release_once().await;
         let mut known = is_known(&result);
-        if self.published.read().state == LeaseState::Lost {
+        if self.is_lost() {
             result = Err(lost_error(&self.name));
         }
         tracing::debug!(lock = %self.name, released = result.is_ok(), "release");

@@ -11,9 +11,10 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::Instrument;
 
 use crate::{
-    Error, ErrorKind, Guard, HolderInfo, Identity, LeaseState, LockName, Options, Result, Ttl,
+    Error, ErrorKind, Guard, HolderInfo, Identity, LeaseState, LockName, Options, OwnerId, Result,
+    Ttl,
     clock::{self, Deadline},
-    keeper::{self, Errand, Shared, TokenOf},
+    keeper::{self, Errand, Shared, Start, TokenOf},
     queue::{Queue, Turn},
     spi::{Backend, BoundTo, Break, CALL_LIMIT, Request, Wait},
 };
@@ -122,6 +123,37 @@ impl<B: Backend> Locker<B> {
         self.acquire(name).wait(Wait::No)
     }
 
+    /// Takes up a lease by its [owner id](Guard::owner), wherever it was acquired, and keeps it from now on with this TTL.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Lost`] when this owner does not hold `name`; else as [`Locker::acquire`].
+    ///
+    /// # Cancel safety
+    ///
+    /// When dropped before the answer, the lease is released if it was taken up.
+    pub async fn resume(
+        &self,
+        name: &LockName,
+        owner: OwnerId,
+        ttl: Ttl,
+    ) -> Result<Guard<TokenOf<B>>> {
+        self.ask(Start::Resume, Request::new(name.clone(), ttl).with_owner(owner), None).await
+    }
+
+    /// Gives back the lease of an owner, wherever it was acquired.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Lost`] when this owner did not hold `name`; otherwise it is unknown.
+    ///
+    /// # Cancel safety
+    ///
+    /// When dropped, it may or may not take effect.
+    pub async fn release(&self, name: &LockName, owner: OwnerId) -> Result<()> {
+        limited("release", self.backend().give_back(name, owner)).await
+    }
+
     /// Takes no more acquisitions, ends the waiting ones, and waits until everything that was held is released.
     ///
     /// # Errors
@@ -204,7 +236,12 @@ impl<B: Backend> Locker<B> {
     }
 
     /// Starts the keeper of one acquisition and waits for its answer.
-    async fn ask(&self, request: Request, turn: Option<Turn>) -> Result<Guard<TokenOf<B>>> {
+    async fn ask(
+        &self,
+        start: Start,
+        request: Request,
+        turn: Option<Turn>,
+    ) -> Result<Guard<TokenOf<B>>> {
         let withdraw = Withdraw(request.cancel_handle());
         let (reply, answer) = oneshot::channel();
         let name = request.name().clone();
@@ -212,7 +249,7 @@ impl<B: Backend> Locker<B> {
         let runtime = tokio::runtime::Handle::try_current().map_err(no_runtime)?;
         self.inner
             .keepers
-            .spawn_on(keeper::serve(Errand { shared, request, turn, reply }), &runtime);
+            .spawn_on(keeper::serve(Errand { start, shared, request, turn, reply }), &runtime);
         let answer = tokio::select! {
             answer = answer => answer,
             () = self.inner.closed.cancelled() => return Err(closed()),
@@ -298,7 +335,7 @@ impl<B: Backend> Locker<B> {
         let place = self.place()?;
         loop {
             let turn = self.turn(request).await?;
-            let guard = self.ask(request.afresh(), turn).await?;
+            let guard = self.ask(Start::Acquire, request.afresh(), turn).await?;
             if guard.state() != LeaseState::Lost {
                 drop(place);
                 return Ok(guard);

@@ -141,6 +141,13 @@ impl Request {
         self
     }
 
+    /// The same request by this owner: to ask again after a lost reply, or to take up what it holds.
+    #[must_use]
+    pub fn with_owner(mut self, owner: OwnerId) -> Self {
+        self.owner = owner;
+        self
+    }
+
     /// The same request with what is shown of its holder.
     #[must_use]
     pub fn with_identity(mut self, identity: impl Into<Arc<Identity>>) -> Self {
@@ -270,19 +277,35 @@ pub trait Backend: Inspect + Debug + Send + Sync + 'static {
         request: &Request,
     ) -> impl Future<Output = Result<Acquired<Self::Lease>>> + Send;
 
-    /// Takes back whatever `owner` holds or waits for, after an acquire whose outcome is unknown.
+    /// Takes back whatever `owner` holds or waits for: after an acquire whose outcome is unknown, or for somebody who
+    /// has only the owner id.
     ///
     /// # Errors
     ///
-    /// When the store could not be asked; the TTL ends the lease then.
+    /// [`ErrorKind::Lost`](crate::ErrorKind::Lost) when it held nothing. Any other: unknown; the TTL ends the lease then.
     fn give_back(&self, name: &LockName, owner: OwnerId)
     -> impl Future<Output = Result<()>> + Send;
+
+    /// Takes up the lease that `owner` holds, acquired anywhere, and sets its TTL to `ttl` in the same step.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Lost`](crate::ErrorKind::Lost) when it does not hold the lock: like a renewal it never re-creates.
+    fn resume(
+        &self,
+        name: &LockName,
+        owner: OwnerId,
+        ttl: Ttl,
+    ) -> impl Future<Output = Result<Self::Lease>> + Send;
 }
 
 /// One grant. Owns whatever keeps it alive: a connection, a session, an owner id.
 pub trait Lease: Debug + Send + 'static {
     /// [`FencingToken`](crate::FencingToken) or [`NoToken`](crate::NoToken).
     type Token: Token;
+
+    /// For whom it was granted.
+    fn owner(&self) -> OwnerId;
 
     /// What the store said with the grant: for a fenced lock the number it was ordered by. The core mints the token.
     fn grant(&self) -> <Self::Token as Token>::Grant;

@@ -170,6 +170,14 @@ impl Tables {
         Ok(grant)
     }
 
+    /// Sets the TTL of the owner's lease anew; none: it has none, or a broken one.
+    fn prolong(&mut self, name: &LockName, owner: OwnerId, ttl: Ttl) -> Option<FencedGrant> {
+        let now = Instant::now();
+        let own = self.own(name, owner, now).filter(|own| !own.broken)?;
+        own.expires_at = now + ttl.get();
+        Some(own.grant)
+    }
+
     fn release(&mut self, name: &LockName, owner: OwnerId, now: Instant) -> bool {
         let was_own = self.own(name, owner, now).is_some();
         if was_own {
@@ -308,7 +316,17 @@ impl Backend for Memory {
     }
 
     async fn give_back(&self, name: &LockName, owner: OwnerId) -> Result<()> {
-        self.store.call(|tables| tables.release(name, owner, Instant::now())).await.map(drop)
+        let released = self.store.call(|tables| tables.release(name, owner, Instant::now()));
+        if released.await? { Ok(()) } else { Err(not_held(name)) }
+    }
+
+    async fn resume(&self, name: &LockName, owner: OwnerId, ttl: Ttl) -> Result<MemoryLease> {
+        let counted_from = Instant::now();
+        let (store, name) = (Arc::clone(&self.store), name.clone());
+        match store.call(|tables| tables.prolong(&name, owner, ttl)).await? {
+            Some(grant) => Ok(MemoryLease { store, name, owner, grant, ttl, counted_from }),
+            None => Err(not_held(&name)),
+        }
     }
 }
 
@@ -361,6 +379,10 @@ impl Inspect for Memory {
 impl Lease for MemoryLease {
     type Token = FencingToken;
 
+    fn owner(&self) -> OwnerId {
+        self.owner
+    }
+
     fn grant(&self) -> FencedGrant {
         self.grant
     }
@@ -375,15 +397,9 @@ impl Lease for MemoryLease {
 
     async fn renew(&mut self) -> Result<()> {
         let counted_from = Instant::now();
-        let (name, owner, ttl) = (&self.name, self.owner, self.ttl.get());
-        let renewed = self.store.call(|tables| {
-            let now = Instant::now();
-            let own = tables.own(name, owner, now).filter(|own| !own.broken)?;
-            own.expires_at = now + ttl;
-            Some(())
-        });
-        match renewed.await? {
-            Some(()) => self.counted_from = counted_from,
+        let (name, owner, ttl) = (&self.name, self.owner, self.ttl);
+        match self.store.call(|tables| tables.prolong(name, owner, ttl)).await? {
+            Some(_) => self.counted_from = counted_from,
             None => return Err(not_held(&self.name)),
         }
         Ok(())

@@ -4,6 +4,7 @@ mod blocked;
 mod breaking;
 mod cancel;
 mod crowds;
+mod detached;
 mod drops;
 mod exclusion;
 mod leftovers;
@@ -104,6 +105,12 @@ fn keeping<H: Harness>() -> Vec<Case<H>> {
 
 fn stores_side<H: Harness>() -> Vec<Case<H>> {
     vec![
+        case!(detached::a_detached_lease_stands_until_its_ttl_and_no_longer),
+        case!(detached::a_detached_lease_is_taken_up_anywhere_by_its_owner),
+        case!(detached::resume_finds_the_same_token),
+        case!(detached::resume_never_recreates_and_never_takes_anothers),
+        case!(detached::a_detached_lease_is_released_by_its_owner_only),
+        case!(detached::detaching_what_is_lost_says_so),
         case!(owners::acquire_is_idempotent_for_one_owner),
         case!(owners::a_lost_reply_of_acquire_finds_the_same_grant),
         case!(owners::a_retry_near_the_end_does_not_outlive_the_store),

@@ -22,6 +22,8 @@ pub enum Call {
     Acquire,
     /// [`Backend::give_back`].
     GiveBack,
+    /// [`Backend::resume`].
+    Resume,
     /// [`Lease::renew`].
     Renew,
     /// [`Lease::release`].
@@ -261,6 +263,12 @@ impl<B: Backend> Backend for Faulty<B> {
         let fault = self.faults.called(Call::GiveBack, owner);
         self.faults.pass(fault, self.inner.give_back(name, owner), drop).await
     }
+
+    async fn resume(&self, name: &LockName, owner: OwnerId, ttl: Ttl) -> Result<Self::Lease> {
+        let fault = self.faults.called(Call::Resume, owner);
+        let inner = self.faults.pass(fault, self.inner.resume(name, owner, ttl), drop).await?;
+        Ok(FaultyLease { inner, owner, faults: self.faults.clone() })
+    }
 }
 
 impl<B: Backend> Inspect for Faulty<B> {
@@ -283,6 +291,10 @@ impl<B: Backend> Inspect for Faulty<B> {
 
 impl<L: Lease> Lease for FaultyLease<L> {
     type Token = L::Token;
+
+    fn owner(&self) -> OwnerId {
+        self.inner.owner()
+    }
 
     fn grant(&self) -> <L::Token as Token>::Grant {
         self.inner.grant()

@@ -6,7 +6,7 @@ use super::{
     config::{self, Builder},
     error::LocalError,
     folder::Folder,
-    lease::LocalLease,
+    lease::{LocalLease, not_held},
     machine::Machine,
     process::Proof,
     store::{Ask, Held, Tables, write_identity, write_proof},
@@ -219,13 +219,23 @@ impl Backend for Local {
     }
 
     async fn give_back(&self, name: &LockName, owner: OwnerId) -> Result<()> {
-        let name = name.clone();
-        self.inner
-            .call(move |tables| {
-                tables.release(&name, owner)?;
-                tables.leave(&name, owner)
-            })
-            .await
+        let asked = name.clone();
+        let released = self.inner.call(move |tables| {
+            let released = tables.release(&asked, owner)?;
+            tables.leave(&asked, owner)?;
+            Ok(released)
+        });
+        if released.await? { Ok(()) } else { Err(not_held(name)) }
+    }
+
+    async fn resume(&self, name: &LockName, owner: OwnerId, ttl: Ttl) -> Result<LocalLease> {
+        let counted_from = Instant::now();
+        let (store, name, asked) = (Arc::clone(&self.inner), name.clone(), name.clone());
+        let held = self.inner.call(move |tables| tables.resume(&asked, owner, nanos(ttl)));
+        match held.await? {
+            Some(grant) => Ok(LocalLease { store, name, owner, grant, ttl, counted_from }),
+            None => Err(not_held(&name)),
+        }
     }
 }
 

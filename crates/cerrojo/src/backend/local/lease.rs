@@ -22,6 +22,10 @@ pub struct LocalLease {
 impl Lease for LocalLease {
     type Token = FencingToken;
 
+    fn owner(&self) -> OwnerId {
+        self.owner
+    }
+
     fn grant(&self) -> FencedGrant {
         self.grant
     }
@@ -52,6 +56,6 @@ impl Lease for LocalLease {
     }
 }
 
-fn not_held(name: &LockName) -> Error {
+pub(super) fn not_held(name: &LockName) -> Error {
     Error::new(ErrorKind::Lost, format!("`{name}` is not held by this owner any more"))
 }

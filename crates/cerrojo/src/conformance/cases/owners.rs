@@ -109,7 +109,7 @@ pub(super) async fn an_owner_that_was_released_never_asks_again<H: Harness>(
                 released.insert(owner);
             }
             Call::Acquire => check!(!released.contains(&owner), "{owner:?} asks after its release"),
-            Call::Renew => {}
+            Call::Renew | Call::Resume => {}
         }
     }
     check!(released.len() >= 6, "only {} owners were released", released.len());
@@ -122,12 +122,14 @@ pub(super) async fn giving_back_frees_what_an_unknown_acquire_got<H: Harness>(
     let backend = site.backend().await?;
     let request = Request::new(job()?, site.long_ttl());
     let lost = granted(&backend, &request).await?;
-    backend.give_back(&job()?, OwnerId::random()).await?;
+    let stranger = backend.give_back(&job()?, OwnerId::random()).await;
+    check!(says_lost(&stranger), "a stranger gave back: {stranger:?}");
     is_held_by(&backend, request.owner()).await?;
     backend.give_back(&job()?, request.owner()).await?;
     let next = Request::new(job()?, site.long_ttl());
     let mut lease = granted(&backend, &next).await?;
-    backend.give_back(&job()?, request.owner()).await?;
+    let again = backend.give_back(&job()?, request.owner()).await;
+    check!(says_lost(&again), "given back twice: {again:?}");
     is_held_by(&backend, next.owner()).await?;
     drop(lost);
     lease.release().await?;

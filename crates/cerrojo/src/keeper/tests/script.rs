@@ -9,7 +9,7 @@ use std::{
 use tokio::{sync::oneshot, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
-use super::super::{Errand, Shared, serve};
+use super::super::{Errand, Shared, Start, serve};
 use crate::{
     ApproximateGuard, Error, ErrorKind, HolderInfo, LockName, NoToken, Options, OwnerId, Result,
     Ttl,
@@ -37,6 +37,7 @@ pub(super) use Answer::{Fails, Hangs, Works, WorksAfter, WorksSince};
 pub(super) enum Call {
     Acquire,
     GiveBack,
+    Resume,
     Renew,
     Release,
 }
@@ -118,7 +119,10 @@ impl Script {
             Arc::new(Shared { backend: Scripted(self.clone()), options: Options::default() });
         let request = Request::new(name(), self.ttl).with_wait(wait);
         let (reply, answer) = oneshot::channel();
-        (tokio::spawn(serve(Errand { shared, request, turn, reply })), answer)
+        (
+            tokio::spawn(serve(Errand { start: Start::Acquire, shared, request, turn, reply })),
+            answer,
+        )
     }
 
     /// A guard, and its keeper.
@@ -185,6 +189,11 @@ impl Backend for Scripted {
     async fn give_back(&self, _: &LockName, owner: OwnerId) -> Result<()> {
         self.0.answer(Call::GiveBack, owner).await.map(drop)
     }
+
+    async fn resume(&self, _: &LockName, owner: OwnerId, _: Ttl) -> Result<ScriptedLease> {
+        let counted_from = self.0.answer(Call::Resume, owner).await?;
+        Ok(ScriptedLease { script: self.0.clone(), owner, counted_from })
+    }
 }
 
 impl Inspect for Scripted {
@@ -207,6 +216,10 @@ impl Inspect for Scripted {
 
 impl Lease for ScriptedLease {
     type Token = NoToken;
+
+    fn owner(&self) -> OwnerId {
+        self.owner
+    }
 
     fn grant(&self) {}
 

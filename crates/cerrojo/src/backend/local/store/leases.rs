@@ -103,6 +103,20 @@ impl Tables {
         Ok(self.statement(sql!("prolong"))?.execute(row)? == 1)
     }
 
+    /// As [`Tables::prolong`], and says what was granted; none: this owner holds nothing, or something broken.
+    pub(in super::super) fn resume(
+        &self,
+        name: &LockName,
+        owner: OwnerId,
+        ttl_ns: u64,
+    ) -> Outcome<Option<FencedGrant>> {
+        if !self.prolong(name, owner, ttl_ns)? {
+            return Ok(None);
+        }
+        let record = self.live(name, now())?;
+        record.map(|record| self.grant_of(record.token)).transpose()
+    }
+
     /// Ends the owner's lease and calls the next in line. False: it was not this owner's any more.
     pub(in super::super) fn release(&mut self, name: &LockName, owner: OwnerId) -> Outcome<bool> {
         let now = now();
