@@ -5,7 +5,7 @@ mod local_child;
 
 use std::{path::Path, process::ExitCode, time::Duration};
 
-use cerrojo::{Instant, Locker, backend::local::Local};
+use cerrojo::{BoundTo, Instant, Locker, backend::local::Local};
 use cerrojo_testbed::Process;
 use libtest_mimic::Failed;
 use local_child::{LONG, Rising, check_integrity, child, rounds, runtime, spread, token_in};
@@ -17,6 +17,7 @@ fn main() -> ExitCode {
     local_child::main(&[
         ("tokens_rise_and_the_next_enters_over_kills", kills),
         ("a_waiter_enters_as_soon_as_the_holder_is_killed", waiter_enters),
+        ("a_waiter_rests_while_a_part_of_the_holder_lives", waiter_rests),
     ])
 }
 
@@ -80,4 +81,43 @@ fn waiter_enters() -> Result<(), Failed> {
         assert!(entered > Some(held), "{entered:?} after {held}");
     }
     Ok(())
+}
+
+/// Bound to two processes of which one is gone: nothing to take over yet, and nothing to be busy about.
+fn waiter_rests() -> Result<(), Failed> {
+    let place = tempfile::tempdir()?;
+    let store = place.path().join("store");
+    let (mut gone, mut alive) =
+        (local_child::open_talker(&store), local_child::open_talker(&store));
+    let processes = vec![gone.id(), alive.id()];
+    runtime().block_on(async {
+        let locks = Locker::new(Local::connect(&store).await?);
+        let bound_to = BoundTo::All { processes, groups: vec![] };
+        let guard = locks.acquire("a").bound_to(bound_to).await?;
+        let held = guard.token().get();
+        guard.detach().await?;
+        let mut waiter = local_child::open_talker(&store);
+        waiter.say("acquire a 30000 20000")?;
+        gone.kill()?;
+        cerrojo::clock::sleep(Duration::from_millis(600)).await;
+        let before = cpu_ticks(waiter.id());
+        cerrojo::clock::sleep(Duration::from_secs(1)).await;
+        let used = cpu_ticks(waiter.id()) - before;
+        assert!(used < 20, "the waiter used {used} % of a processor");
+        alive.kill()?;
+        assert!(token_in(&waiter.line(LONG)?) > Some(held));
+        Ok(())
+    })
+}
+
+/// Hundredths of a second of processor time that a process has used.
+fn cpu_ticks(pid: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let (_, fields) = stat.rsplit_once(')').unwrap();
+    fields
+        .split_ascii_whitespace()
+        .skip(11)
+        .take(2)
+        .map(|field| field.parse::<u64>().unwrap())
+        .sum()
 }

@@ -227,23 +227,27 @@ impl Waiters {
         if !proof.can_be_seen_from(machine) {
             return;
         }
+        // It ended since the look at the tables. One of several that has ended is no news.
+        if proof.all_gone(machine) {
+            self.call_all();
+        } else if self.watch_each(&proof.processes) {
+            self.stir_listener();
+        }
+    }
+
+    /// True: there is one more to watch.
+    fn watch_each(&self, processes: &[Process]) -> bool {
         let mut state = self.state();
-        let mut more = false;
-        for process in &proof.processes {
+        let before = state.watched.len();
+        for process in processes {
             if state.watched.len() >= WATCHED_MAX || state.watched.contains_key(process) {
                 continue;
             }
-            match process.life() {
-                Life::Alive(pidfd) => more |= state.watched.insert(*process, pidfd).is_none(),
-                // It ended since the look at the tables: all look again.
-                Life::Gone => state.waiting.values().for_each(|called| called.notify_one()),
-                Life::Unknown => {}
+            if let Life::Alive(pidfd) = process.life() {
+                state.watched.insert(*process, pidfd);
             }
         }
-        drop(state);
-        if more {
-            self.stir_listener();
-        }
+        state.watched.len() > before
     }
 
     fn call(&self, owner: &OwnerId) {
