@@ -30,7 +30,7 @@ use cerrojo::{
     Error, ErrorKind, FencedGrant, FencingToken, HolderInfo, Identity, Instant, LockName, OwnerId,
     Result, StoreId, Ttl,
     conformance::{self, Capabilities, Capability, Harness, Instance, Severed},
-    spi::{Acquired, Backend, Break, Inspect, Lease, Poll, Request, poll_until_granted},
+    spi::{Acquired, Backend, Break, Inspect, Lease, Poll, Request, not_held, poll_until_granted},
 };
 
 // Step 1: the store.
@@ -233,9 +233,7 @@ struct ToyLease {
 }
 
 fn held<T>(name: &LockName, answer: Option<T>) -> Result<T> {
-    answer.ok_or_else(|| {
-        Error::new(ErrorKind::Lost, format!("`{name}` is not held by this owner any more"))
-    })
+    answer.ok_or_else(|| not_held(name))
 }
 
 impl Lease for ToyLease {

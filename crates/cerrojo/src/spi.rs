@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use crate::waiter::{Poll, poll_until_granted};
 use crate::{
-    LockName, Result, Token, Ttl,
+    Error, ErrorKind, LockName, Result, Token, Ttl,
     clock::{Deadline, Instant},
     holder::{HolderInfo, Identity},
     owner::OwnerId,
@@ -351,6 +351,12 @@ pub trait Lease: Debug + Send + 'static {
     fn ended(&mut self) -> impl Future<Output = ()> + Send {
         std::future::pending()
     }
+}
+
+/// What a store answers to an owner that does not hold the lock, or not any more.
+#[must_use]
+pub fn not_held(name: &LockName) -> Error {
+    Error::new(ErrorKind::Lost, format!("`{name}` is not held by this owner any more"))
 }
 
 /// When a broken lock becomes free.

@@ -16,7 +16,7 @@ use crate::{
     Ttl,
     clock::{self, Instant},
     owner::OwnerId,
-    spi::{Acquired, Backend, Break, CALL_LIMIT, Inspect, Lease, Request},
+    spi::{Acquired, Backend, Break, CALL_LIMIT, Inspect, Lease, Request, not_held},
 };
 
 /// A store inside this process. Clones share it.
@@ -410,8 +410,4 @@ impl Lease for MemoryLease {
         let released = self.store.call(|tables| tables.release(name, owner, Instant::now()));
         if released.await? { Ok(()) } else { Err(not_held(&self.name)) }
     }
-}
-
-fn not_held(name: &LockName) -> Error {
-    Error::new(ErrorKind::Lost, format!("`{name}` is not held by this owner any more"))
 }

@@ -6,7 +6,7 @@ use super::{
     config::{self, Builder},
     error::LocalError,
     folder::Folder,
-    lease::{LocalLease, not_held},
+    lease::LocalLease,
     machine::Machine,
     process::Proof,
     store::{Ask, Held, Tables, write_identity, write_proof},
@@ -17,7 +17,7 @@ use crate::{
     Error, FencedGrant, HolderInfo, LockName, Result, StoreId, Ttl,
     clock::{self, Instant},
     owner::OwnerId,
-    spi::{Acquired, Backend, BoundTo, Break, Inspect, Request},
+    spi::{Acquired, Backend, BoundTo, Break, Inspect, Request, not_held},
 };
 
 /// The embedded store in one folder. Clones share one thread and one database connection.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::backend::Inner;
 use crate::{
-    Error, ErrorKind, FencedGrant, FencingToken, LockName, Result, Ttl, clock::Instant,
-    owner::OwnerId, spi::Lease,
+    FencedGrant, FencingToken, LockName, Result, Ttl, clock::Instant,
+    owner::OwnerId, spi::{Lease, not_held},
 };
 
 /// A lease of a [`Local`](super::Local) store.
@@ -54,8 +54,4 @@ impl Lease for LocalLease {
         let released = self.store.call(move |tables| tables.release(&name, owner)).await?;
         if released { Ok(()) } else { Err(not_held(&self.name)) }
     }
-}
-
-pub(super) fn not_held(name: &LockName) -> Error {
-    Error::new(ErrorKind::Lost, format!("`{name}` is not held by this owner any more"))
 }
