@@ -9,7 +9,7 @@ use crate::exit;
 
 /// Distributed locks that say what they promise.
 #[derive(Debug, Parser)]
-#[command(name = "cerrojo", version, after_help = exit::TABLE, max_term_width = 100)]
+#[command(name = "cerrojo", version, after_help = exit::table(), max_term_width = 100)]
 pub(crate) struct Args {
     /// Where the locks are: `local:` (this machine, default place) or `local:FOLDER`
     #[arg(long, global = true, env = "CERROJO_STORE", hide_env_values = true)]
@@ -42,7 +42,7 @@ pub(crate) enum Command {
 /// may live on: the lock is then passed on after its TTL, and only the token, checked by what the command writes to,
 /// protects.
 #[derive(Debug, clap::Args)]
-#[command(after_help = exit::TABLE)]
+#[command(after_help = exit::table())]
 pub(crate) struct RunArgs {
     /// The lock
     pub(crate) name: LockName,
@@ -51,6 +51,17 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = ttl)]
     pub(crate) ttl: Ttl,
 
+    #[command(flatten)]
+    pub(crate) asking: Asking,
+
+    /// What to run, after `--`
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// How a lock is asked for: the same for every command that acquires.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Asking {
     /// Do not wait for the lock
     #[arg(short, long, conflicts_with = "wait")]
     pub(crate) nonblock: bool,
@@ -59,9 +70,13 @@ pub(crate) struct RunArgs {
     #[arg(short, long, value_name = "DURATION", value_parser = duration)]
     pub(crate) wait: Option<Duration>,
 
-    /// What to run, after `--`
-    #[arg(last = true, required = true, value_name = "CMD")]
-    pub(crate) command: Vec<OsString>,
+    /// Exit with this code instead of 75 when someone else holds the lock
+    #[arg(short = 'E', long, value_name = "CODE")]
+    pub(crate) conflict_exit_code: Option<u8>,
+
+    /// Refuse a store whose locks carry no fencing token
+    #[arg(long)]
+    pub(crate) fenced: bool,
 }
 
 /// List the locks that are held
@@ -95,7 +110,7 @@ pub(crate) struct BreakArgs {
     pub(crate) now: bool,
 }
 
-impl RunArgs {
+impl Asking {
     /// Counted from now.
     pub(crate) fn waiting(&self) -> Wait {
         match self.wait {

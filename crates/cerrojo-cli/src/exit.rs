@@ -5,21 +5,6 @@ use std::{error::Error as StdError, fmt, io};
 use cerrojo::ErrorKind;
 use rustix::process::Signal;
 
-/// The exit codes, as `--help` and docs/cli.md show them.
-pub(crate) const TABLE: &str = "\
-Exit codes:
-  0        done (for `run`: the command's own code, whatever it is)
-  1        `show`, `break`: the lock is free
-  64       usage error
-  69       the store is invalid, unavailable or corrupt, or what it did is unknown
-  71       the operating system refused what the program needs
-  74       the output could not be written
-  75       not acquired: someone else holds the lock
-  79       the lease was lost, and the command was ended
-  126      the command could not be executed
-  127      the command was not found
-  128+N    the command was ended by signal N, or signal N ended the wait";
-
 /// How the program ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
@@ -41,6 +26,8 @@ pub(crate) enum Exit {
     Output,
     /// Someone else holds the lock.
     NotAcquired,
+    /// The same, with a code that the user chose.
+    NotAcquiredAs(u8),
     /// The lease ended before the child did.
     LeaseLost,
     /// The command is there but does not run.
@@ -49,11 +36,64 @@ pub(crate) enum Exit {
     NotFound,
 }
 
+/// Every way to end that has a meaning of its own, by code: the rows of [`table`].
+pub(crate) const ALL: &[Exit] = &[
+    Exit::Success,
+    Exit::Free,
+    Exit::Usage,
+    Exit::Store,
+    Exit::System,
+    Exit::Output,
+    Exit::NotAcquired,
+    Exit::LeaseLost,
+    Exit::NotExecutable,
+    Exit::NotFound,
+    Exit::Signal(0),
+];
+
+/// The exit codes, as `--help` and the man pages show them; docs/cli.md has the same rows.
+pub(crate) fn table() -> String {
+    let row = |exit: &Exit| format!("\n  {:<8} {}", exit.label(), exit.meaning());
+    "Exit codes:".to_owned() + &ALL.iter().map(row).collect::<String>()
+}
+
 impl Exit {
+    /// The code as the table shows it.
+    pub(crate) fn label(self) -> String {
+        match self {
+            Self::Signal(_) => "128+N".to_owned(),
+            _ => self.code().to_string(),
+        }
+    }
+
+    pub(crate) fn meaning(self) -> &'static str {
+        match self {
+            Self::Success | Self::Child(_) => {
+                "done (for `run`: the command's own code, whatever it is)"
+            }
+            Self::Signal(_) => "the command was ended by signal N, or signal N ended the wait",
+            Self::Free => "`show`, `break`: the lock is free",
+            Self::Usage => "usage error",
+            Self::Store => {
+                "the store is invalid, unavailable or corrupt, or what it did is unknown"
+            }
+            Self::System => "the operating system refused what the program needs",
+            Self::Output => "the output could not be written",
+            Self::NotAcquired | Self::NotAcquiredAs(_) => {
+                "not acquired: someone else holds the lock"
+            }
+            Self::LeaseLost => {
+                "the lease is not held any more; `run` has ended the command because of that"
+            }
+            Self::NotExecutable => "the command could not be executed",
+            Self::NotFound => "the command was not found",
+        }
+    }
+
     pub(crate) fn code(self) -> u8 {
         match self {
             Self::Success => 0,
-            Self::Child(code) => code,
+            Self::Child(code) | Self::NotAcquiredAs(code) => code,
             Self::Signal(number) => u8::try_from(number.saturating_add(128)).unwrap_or(u8::MAX),
             Self::Free => 1,
             Self::Usage => 64,
@@ -111,6 +151,14 @@ impl Failure {
         Self { exit, kind, message, source: Some(Box::new(error)) }
     }
 
+    /// The same failure with the exit code that the user chose for a lock that someone else holds.
+    pub(crate) fn with_conflict_code(self, code: Option<u8>) -> Self {
+        match (self.exit, code) {
+            (Exit::NotAcquired, Some(code)) => Self { exit: Exit::NotAcquiredAs(code), ..self },
+            _ => self,
+        }
+    }
+
     pub(crate) fn exit(&self) -> Exit {
         self.exit
     }
@@ -160,23 +208,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_has_every_code_of_our_own() {
-        let ours = [
-            Exit::Success,
-            Exit::Free,
-            Exit::Usage,
-            Exit::Store,
-            Exit::System,
-            Exit::Output,
-            Exit::NotAcquired,
-            Exit::LeaseLost,
-            Exit::NotExecutable,
-            Exit::NotFound,
-        ];
-        for exit in ours {
-            let row = format!("\n  {:<8} ", exit.code());
-            assert!(TABLE.contains(&row), "{exit:?} is not in the table");
-        }
+    fn the_table_is_by_code_and_has_each_once() {
+        let codes: Vec<u8> = ALL.iter().map(|exit| exit.code()).collect();
+        assert!(codes.is_sorted_by(|a, b| a < b), "{codes:?}");
+    }
+
+    #[test]
+    fn the_reference_has_the_same_table() {
+        let reference = include_str!("../../../docs/cli.md");
+        let (_, after) = reference.split_once("## Exit codes\n").unwrap();
+        let rows: Vec<&str> = after
+            .lines()
+            .skip_while(|line| !line.starts_with("|---"))
+            .skip(1)
+            .take_while(|line| line.starts_with('|'))
+            .collect();
+        let wanted: Vec<String> =
+            ALL.iter().map(|exit| format!("| {} | {} |", exit.label(), exit.meaning())).collect();
+        assert_eq!(rows, wanted);
     }
 
     #[test]

@@ -5,9 +5,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use cerrojo::{AnyLocker, Options};
+use cerrojo::{AnyLocker, Error, ErrorKind, Options};
 
-use crate::exit::Failure;
+use crate::{args::Asking, exit::Failure};
 
 /// Opens the store that a URL names.
 pub(crate) async fn connect(url: &str) -> Result<AnyLocker, Failure> {
@@ -16,6 +16,16 @@ pub(crate) async fn connect(url: &str) -> Result<AnyLocker, Failure> {
         url => url.to_owned(),
     };
     Ok(cerrojo::connect(&url, Options::default()).await?)
+}
+
+/// Opens a store for a command that acquires: with `--fenced` it has to give tokens.
+pub(crate) async fn connect_to_ask(url: &str, asking: &Asking) -> Result<AnyLocker, Failure> {
+    let store = connect(url).await?;
+    if asking.fenced && !store.is_fenced() {
+        let message = "the locks of this store carry no fencing token, and --fenced asks for one";
+        return Err(Error::new(ErrorKind::Invalid, message).into());
+    }
+    Ok(store)
 }
 
 /// The place for state by the XDG convention. The library reads no environment, so it is found here.

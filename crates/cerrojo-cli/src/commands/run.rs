@@ -35,7 +35,7 @@ struct Held {
 
 pub(crate) async fn run(args: RunArgs, store: &str, output: Output) -> Result<Exit, Failure> {
     let mut signals = Signals::catch()?;
-    let store = match unless_signalled(&mut signals, store::connect(store)).await {
+    let store = match unless_signalled(&mut signals, store::connect_to_ask(store, &args.asking)).await {
         Waited::Ready(store) => store?,
         Waited::Interrupted(signal) => return Ok(signal.into()),
     };
@@ -43,7 +43,7 @@ pub(crate) async fn run(args: RunArgs, store: &str, output: Output) -> Result<Ex
     if let Err(error) = store.close(Deadline::after(CLOSE_LIMIT)).await {
         output.warning(&error);
     }
-    outcome
+    outcome.map_err(|failure| failure.with_conflict_code(args.asking.conflict_exit_code))
 }
 
 async fn under_lock(
@@ -92,7 +92,7 @@ async fn acquire(args: &RunArgs, store: &AnyLocker) -> Result<Held> {
 
 /// Bound to nothing: this program's death says nothing about the child's, so only the TTL passes the lock on.
 async fn ask<T: Token>(args: &RunArgs, locker: &Locker<Erased<T>>) -> Result<Guard<T>> {
-    let acquire = locker.acquire(&args.name).ttl(args.ttl).wait(args.waiting());
+    let acquire = locker.acquire(&args.name).ttl(args.ttl).wait(args.asking.waiting());
     acquire.bound_to(BoundTo::Nothing).await
 }
 
