@@ -6,19 +6,31 @@
 //!
 //! **Admit at the first access under a grant, reads included.** A fence that only writes raise loses updates:
 //! holder 34 reads, the late write of holder 33 still passes, and 34 then writes over it from what it read.
+//!
+//! [`Fence`] is the check itself. Ready for use are [a file](file), [a log](log), and [a fence alone](state) whose
+//! state is a file, for what is guarded elsewhere.
 
-use std::num::NonZeroU64;
+use std::{num::NonZeroU64, str::FromStr};
 
 use crate::FencingToken;
+
+mod error;
+pub mod file;
+pub mod log;
+mod replace;
+pub mod state;
+mod turn;
+
+pub use error::FileError;
 
 /// A token as a resource received it: a claim, not yet believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PresentedToken(NonZeroU64);
 
-/// Why a number cannot be a token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a fencing token is a number from 1 to {max}, not {0}", max = FencingToken::MAX)]
-pub struct NotAToken(u64);
+/// Why a number or a text cannot be a token.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a fencing token is a number from 1 to {max}, not `{0}`", max = FencingToken::MAX)]
+pub struct NotAToken(String);
 
 /// The presented token is smaller than one that was admitted before: its holder has been overtaken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -96,7 +108,24 @@ impl TryFrom<u64> for PresentedToken {
 
     fn try_from(number: u64) -> Result<Self, NotAToken> {
         let token = NonZeroU64::new(number).filter(|token| token.get() <= FencingToken::MAX);
-        token.map(Self).ok_or(NotAToken(number))
+        token.map(Self).ok_or_else(|| NotAToken(number.to_string()))
+    }
+}
+
+/// As [`FencingToken`] displays: digits without a sign or leading zeros.
+impl FromStr for PresentedToken {
+    type Err = NotAToken;
+
+    fn from_str(text: &str) -> Result<Self, NotAToken> {
+        let plain = text.bytes().all(|byte| byte.is_ascii_digit()) && !text.starts_with('0');
+        let number = text.parse().ok().filter(|_| plain);
+        number.and_then(|number: u64| number.try_into().ok()).ok_or_else(|| NotAToken(text.into()))
+    }
+}
+
+impl std::fmt::Display for PresentedToken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(&self.0, f)
     }
 }
 
@@ -136,7 +165,17 @@ mod tests {
     #[test]
     fn numbers_that_are_no_tokens_are_refused() {
         for number in [0, FencingToken::MAX + 1, u64::MAX] {
-            assert_eq!(PresentedToken::try_from(number), Err(NotAToken(number)));
+            assert_eq!(PresentedToken::try_from(number), Err(NotAToken(number.to_string())));
+        }
+    }
+
+    #[test]
+    fn a_token_is_read_as_it_is_displayed_and_in_no_other_way() {
+        for number in [1, 10, FencingToken::MAX] {
+            assert_eq!(token(number).to_string().parse(), Ok(token(number)));
+        }
+        for text in ["", "0", "007", "+7", "-7", " 7", "7 ", "7.0", "0x7", "9223372036854775808"] {
+            assert_eq!(text.parse::<PresentedToken>(), Err(NotAToken(text.into())));
         }
     }
 

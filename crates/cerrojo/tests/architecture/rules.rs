@@ -38,7 +38,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("holder", &["pure"]),
     ("clock", &[]),
     ("rng", &[]),
-    ("fence", &["pure"]),
+    ("fence", &["pure", "clock", "rng"]),
     ("queue", &["pure"]),
     ("watched", &["pure", "clock"]),
     ("options", &["pure", "watched"]),
