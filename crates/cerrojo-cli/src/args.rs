@@ -1,10 +1,16 @@
 //! The command line.
 
+mod scripts;
+
 use std::{ffi::OsString, time::Duration};
 
 use cerrojo::{LockName, Ttl, spi::Wait};
 use clap::{Parser, Subcommand};
+use serde::{Deserialize, Serialize};
 
+pub(crate) use self::scripts::{
+    AcquireArgs, CompletionsArgs, ManArgs, ReleaseArgs, RenewArgs,
+};
 use crate::exit;
 
 /// Distributed locks that say what they promise.
@@ -27,9 +33,16 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Run(RunArgs),
+    Acquire(AcquireArgs),
+    Renew(RenewArgs),
+    Release(ReleaseArgs),
     Ls(LsArgs),
     Show(ShowArgs),
     Break(BreakArgs),
+    /// Remove from the store what is no longer needed
+    Prune,
+    Completions(CompletionsArgs),
+    Man(ManArgs),
 }
 
 /// Run a command while holding a lock
@@ -60,7 +73,7 @@ pub(crate) struct RunArgs {
 }
 
 /// How a lock is asked for: the same for every command that acquires.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, clap::Args, Deserialize, Serialize)]
 pub(crate) struct Asking {
     /// Do not wait for the lock
     #[arg(short, long, conflicts_with = "wait")]

@@ -5,6 +5,8 @@ mod child;
 mod commands;
 mod ending;
 mod exit;
+mod held;
+mod keeper;
 mod output;
 mod signals;
 mod store;
@@ -21,6 +23,9 @@ use crate::{
 };
 
 fn main() -> ExitCode {
+    if std::env::args_os().nth(1).is_some_and(|first| first == keeper::ARGUMENT) {
+        return keeper::main();
+    }
     let (output, outcome) = match Args::try_parse() {
         Ok(args) => {
             let output = Output::new(args.json);
@@ -62,6 +67,12 @@ async fn dispatch(args: Args, output: Output) -> Result<Exit, Failure> {
         Command::Show(show) => {
             commands::show::run(&show, &store::connect(&store).await?, output).await
         }
+        Command::Acquire(acquire) => commands::acquire::run(acquire, &store, output).await,
+        Command::Renew(renew) => commands::renew::run(&renew, &store).await,
+        Command::Release(release) => commands::release::run(&release, &store, output).await,
+        Command::Prune => commands::prune::run(&store::connect(&store).await?, output).await,
+        Command::Completions(completions) => commands::completions::run(&completions),
+        Command::Man(man) => commands::man::run(&man),
         Command::Break(break_lock) => commands::break_lock::run(&break_lock, &store, output).await,
     }
 }

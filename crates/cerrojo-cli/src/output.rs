@@ -7,6 +7,7 @@ use std::{
 };
 
 use cerrojo::{HolderInfo, LockName};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::exit::Failure;
@@ -15,7 +16,7 @@ use crate::exit::Failure;
 const CLAP_PREFIX: &str = "error: ";
 
 /// Which of the two it is.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub(crate) struct Output {
     json: bool,
 }
@@ -48,7 +49,12 @@ impl Output {
 
     /// Why the program could not do what it was asked, on stderr.
     pub(crate) fn failure(self, failure: &Failure) {
-        to_stderr(&if self.json { failure_json(failure) } else { complaint(failure) });
+        complain(&self.complaint(failure));
+    }
+
+    /// The same as a line.
+    pub(crate) fn complaint(self, failure: &Failure) -> String {
+        if self.json { failure_json(failure) } else { complaint(failure) }
     }
 
     /// Something that went wrong without changing what the program did, on stderr.
@@ -59,21 +65,31 @@ impl Output {
         } else {
             format!("cerrojo: warning: {message}")
         };
-        to_stderr(&line);
+        complain(&line);
     }
 }
 
 /// Writes to stdout. A reader that has gone away, as in `cerrojo ls | head -1`, has what it wanted.
 pub(crate) fn text(text: &str) -> Result<(), Failure> {
-    let mut stdout = io::stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+    match to_stdout(text) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::output(error)),
         _ => Ok(()),
     }
 }
 
+/// Writes a line to stdout that has to reach its reader.
+pub(crate) fn deliver(line: &str) -> Result<(), Failure> {
+    to_stdout(&format!("{line}\n")).map_err(Failure::output)
+}
+
+fn to_stdout(text: &str) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(text.as_bytes())?;
+    stdout.flush()
+}
+
 /// When stderr is gone there is nowhere left to say so.
-fn to_stderr(line: &str) {
+pub(crate) fn complain(line: &str) {
     drop(writeln!(io::stderr(), "{}", line.trim_end()));
 }
 
@@ -135,6 +151,6 @@ pub(crate) fn holder_json(holder: &HolderInfo) -> Value {
     })
 }
 
-fn millis(length: Duration) -> u64 {
+pub(crate) fn millis(length: Duration) -> u64 {
     u64::try_from(length.as_millis()).unwrap_or(u64::MAX)
 }

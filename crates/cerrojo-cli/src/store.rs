@@ -11,16 +11,31 @@ use crate::{args::Asking, exit::Failure};
 
 /// Opens the store that a URL names.
 pub(crate) async fn connect(url: &str) -> Result<AnyLocker, Failure> {
+    connect_with(url, Options::default()).await
+}
+
+async fn connect_with(url: &str, options: Options) -> Result<AnyLocker, Failure> {
     let url = match url {
         "local:" => format!("local:{}", default_folder(|name| std::env::var_os(name))?),
         url => url.to_owned(),
     };
-    Ok(cerrojo::connect(&url, Options::default()).await?)
+    Ok(cerrojo::connect(&url, options).await?)
 }
 
 /// Opens a store for a command that acquires: with `--fenced` it has to give tokens.
 pub(crate) async fn connect_to_ask(url: &str, asking: &Asking) -> Result<AnyLocker, Failure> {
-    let store = connect(url).await?;
+    connect_for(url, asking, Some(std::process::id())).await
+}
+
+/// The same, with the process that others are shown as the holder.
+pub(crate) async fn connect_for(
+    url: &str,
+    asking: &Asking,
+    pid: Option<u32>,
+) -> Result<AnyLocker, Failure> {
+    let mut options = Options::default();
+    options.identity.pid = pid;
+    let store = connect_with(url, options).await?;
     if asking.fenced && !store.is_fenced() {
         let message = "the locks of this store carry no fencing token, and --fenced asks for one";
         return Err(Error::new(ErrorKind::Invalid, message).into());
