@@ -8,7 +8,7 @@ use clap::{Parser, Subcommand};
 #[derive(Debug, Parser)]
 #[command(version, args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
-    /// Ask only the questions whose name contains one of these.
+    /// Ask only these questions; a part of a name stands for all that have it.
     #[arg(value_name = "QUESTION")]
     pub(crate) only: Vec<String>,
     /// How often each contestant is measured; each question has its own default.

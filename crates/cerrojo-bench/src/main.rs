@@ -4,6 +4,7 @@
 //! safety: a lost update, an overlap or a falling token ends it with exit code 1.
 
 mod args;
+mod etcd;
 mod harness;
 mod machine;
 mod process;

@@ -3,28 +3,51 @@
 mod cycles;
 mod handoff;
 mod memory;
+mod run;
 mod run50;
 
 use crate::{Result, args::Args, harness::Question};
 
 type SetUp = fn(&Args) -> Result<Question>;
 
-const ALL: [(&str, SetUp); 5] = [
+const ALL: [(&str, SetUp); 6] = [
     ("cycles", cycles::question),
     ("handoff", handoff::question),
     ("idle", handoff::idle_question),
     ("memory", memory::question),
+    ("run", run::question),
     ("run50", run50::question),
 ];
 
 /// The questions that the command line names; all when it names none.
 pub(crate) fn matching(args: &Args) -> Result<Vec<Question>> {
     let named =
-        |name: &str| args.only.is_empty() || args.only.iter().any(|text| name.contains(text));
+        |name: &str| args.only.is_empty() || args.only.iter().any(|text| is_meant(text, name));
     let chosen: Vec<_> = ALL.iter().filter(|(name, _)| named(name)).collect();
     if chosen.is_empty() {
         let names: Vec<_> = ALL.iter().map(|(name, _)| *name).collect();
         return Err(format!("no such question; there are {}", names.join(", ")).into());
     }
     chosen.into_iter().map(|(_, set_up)| set_up(args)).collect()
+}
+
+/// A whole name means that question alone, a part of one all that have it.
+fn is_meant(text: &str, name: &str) -> bool {
+    if ALL.iter().any(|(whole, _)| *whole == text) { name == text } else { name.contains(text) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_whole_name_means_one_question_and_a_part_all_that_have_it() {
+        let meant = |text: &str| {
+            let names = ALL.iter().map(|(name, _)| *name);
+            names.filter(|name| is_meant(text, name)).collect::<Vec<_>>()
+        };
+        assert_eq!(meant("run"), ["run"]);
+        assert_eq!(meant("ru"), ["run", "run50"]);
+        assert!(meant("nothing").is_empty());
+    }
 }
