@@ -11,11 +11,20 @@ struct Need {
     trials: &'static str,
 }
 
-const NEEDS: &[Need] = &[Need {
-    packages: &["gcc", "libc6-dev"],
-    program: "cc",
-    trials: "the embedded store, and the shims for power loss and wrong clocks",
-}];
+const NEEDS: &[Need] = &[
+    Need {
+        packages: &["gcc", "libc6-dev"],
+        program: "cc",
+        trials: "the embedded store, and the shims for power loss and wrong clocks",
+    },
+    Need {
+        packages: &["tmux"],
+        program: "tmux",
+        trials: "people at a terminal under `cerrojo run`",
+    },
+    Need { packages: &["less"], program: "less", trials: "a pager under `cerrojo run`" },
+    Need { packages: &["vim-tiny"], program: "vi", trials: "an editor under `cerrojo run`" },
+];
 
 /// Installs what is missing where that is possible: as root on Debian. Elsewhere says how.
 pub(crate) fn install() -> Outcome {
