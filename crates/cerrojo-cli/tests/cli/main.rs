@@ -15,7 +15,9 @@
 mod child;
 mod exit_codes;
 mod inspect;
+mod kept;
 mod loss;
+mod scripts;
 mod signals;
 mod snapshots;
 mod terminal;

@@ -4,15 +4,48 @@
 
 use std::{fmt::Write, fs, path::PathBuf};
 
-use crate::world::World;
+use crate::{
+    scripts::{acquire, as_owner},
+    world::{Finished, World},
+};
 
 #[test]
-fn help() {
+fn the_whole_reference() {
     let world = World::new();
-    check(&world, "help", &["--help"]);
-    for command in ["run", "ls", "show", "break"] {
-        check(&world, &format!("help_{command}"), &[command, "--help"]);
+    compare("reference_help", &pages(&world, &[]));
+    world.run(&["man", "--out", "."]).assert_code(0);
+    let mut pages = files(&world, ".1");
+    pages.sort();
+    let page = |name: &String| format!("=== {name}\n{}\n", world.read(name));
+    compare("reference_man", &pages.iter().map(page).collect::<String>());
+}
+
+/// The help of a command, and then that of each below it.
+fn pages(world: &World, command: &[&str]) -> String {
+    let help = world.run(&[command, &["--help"]].concat());
+    help.assert_code(0);
+    let mut text = format!("=== {}\n{}\n", [&["cerrojo"], command].concat().join(" "), help.stdout);
+    for below in commands(&help.stdout) {
+        text += &pages(world, &[command, &[below]].concat());
     }
+    text
+}
+
+/// What a help page lists as commands; `help` itself is everywhere and of clap's making.
+fn commands(help: &str) -> impl Iterator<Item = &str> {
+    let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let lines = lines.take_while(|line| !line.is_empty());
+    // A line that goes on is indented further.
+    let names = lines
+        .filter(|line| !line.starts_with("   "))
+        .filter_map(|line| line.split_whitespace().next());
+    names.filter(|name| *name != "help")
+}
+
+fn files(world: &World, ending: &str) -> Vec<String> {
+    let names = fs::read_dir(world.path(".")).unwrap();
+    let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| name.ends_with(ending)).collect()
 }
 
 #[test]
@@ -26,6 +59,11 @@ fn usage_errors() {
     check(&world, "usage_break", &["break", "x"]);
     check(&world, "usage_break_now", &["break", "x", "--now"]);
     check(&world, "usage_break_json", &["--json", "break", "x"]);
+    check(&world, "usage_owner", &["release", "x", "--owner", "57b120f3"]);
+    check(&world, "usage_owner_json", &["renew", "x", "--owner", "57b120f3", "--json"]);
+    check(&world, "usage_no_owner", &["renew", "x"]);
+    check(&world, "usage_pid", &["acquire", "x", "--pid", "0"]);
+    check(&world, "usage_pid_gone", &["acquire", "x", "--pid", "2147483647"]);
     check(&world, "usage_ttl_json", &["--json", "run", "x", "--ttl", "9ms", "--", "true"]);
 }
 
@@ -36,6 +74,36 @@ fn errors() {
     check(&world, "error_store_json", &["--store", "pigeon://user:secret@coop", "ls", "--json"]);
     check(&world, "error_not_found", &["run", "x", "--", "./absent"]);
     check(&world, "error_not_found_json", &["--json", "run", "x", "--", "./absent"]);
+}
+
+#[test]
+fn scripts() {
+    let world = World::new();
+    let owner = "0".repeat(32);
+    let own = std::process::id().to_string();
+    check(&world, "acquired", &["acquire", "nightly-report"]);
+    check(&world, "acquire_contended", &["acquire", "nightly-report", "-n"]);
+    check(
+        &world,
+        "acquire_contended_json",
+        &["--json", "acquire", "nightly-report", "-n", "-E", "9"],
+    );
+    check(&world, "acquired_for_pid", &["acquire", "kept", "--pid", &own]);
+    check(&world, "acquire_contended_for_pid", &["acquire", "kept", "-n", "--pid", &own]);
+    check(&world, "renew_not_held", &["renew", "nightly-report", "--owner", &owner]);
+    check(&world, "release_not_held", &["release", "nightly-report", "--owner", &owner]);
+    check(&world, "release_not_held_json", &["release", "x", "--owner", &owner, "--json"]);
+    check(&world, "prune", &["prune"]);
+    check(&world, "prune_json", &["prune", "--json"]);
+    let (_, owner) = acquire(&world, &["x"]);
+    show("renewed", "renew x", &as_owner(&world, &owner, &["renew", "x"]));
+    show("released", "release x", &as_owner(&world, &owner, &["release", "x"]));
+    let (_, owner) = acquire(&world, &["x"]);
+    show(
+        "released_json",
+        "release x --json",
+        &as_owner(&world, &owner, &["release", "x", "--json"]),
+    );
 }
 
 #[test]
@@ -71,11 +139,21 @@ fn a_lock_broken_now() {
 
 #[track_caller]
 fn check(world: &World, name: &str, arguments: &[&str]) {
-    let run = world.run(arguments);
-    let mut text = format!("$ cerrojo {}\n", arguments.join(" ").escape_debug());
+    show(name, &arguments.join(" "), &world.run(arguments));
+}
+
+/// All that a run has shown.
+#[track_caller]
+fn show(name: &str, line: &str, run: &Finished) {
+    let mut text = format!("$ cerrojo {}\n", line.escape_debug());
     write!(text, "exit {}\n--- stdout\n{}--- stderr\n{}", run.code(), run.stdout, run.stderr)
         .unwrap();
-    let text = mask(&text);
+    compare(name, &text);
+}
+
+#[track_caller]
+fn compare(name: &str, text: &str) {
+    let text = mask(text);
     let file = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
         .join("tests/snapshots")
         .join(format!("{name}.txt"));
@@ -92,13 +170,13 @@ fn mask(text: &str) -> String {
     let decimal = |c: char| c.is_ascii_digit() || c == '.';
     let word = |c: char| c != '"' && !c.is_whitespace();
     let mut text = text.to_owned();
-    for before in ["pid ", "\"pid\":", "_ms\":", "token ", "token=", "\"token\":\""] {
+    for before in ["pid ", "--pid ", "pid\":", "_ms\":", "token ", "token=", "\"token\":\""] {
         text = mask_after(&text, before, digit);
     }
     for before in [" for ", "ends in ", "free in "] {
         text = mask_after(&text, before, decimal);
     }
-    for before in ["held by ", "\"host\":\"", "\"owner\":\"", "owner=\""] {
+    for before in ["held by ", "\"host\":\"", "\"owner\":\"", "owner=\"", "\"store_id\":\""] {
         text = mask_after(&text, before, word);
     }
     text
