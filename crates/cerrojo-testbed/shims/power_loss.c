@@ -6,11 +6,15 @@
  * - It is renamed into place, so a SIGKILL at any point leaves the former copy or the new one.
  * - Sync and copy are one step between threads and processes (a lock file), so an older copy never replaces
  *   a newer one.
- * - A synced folder makes the unlinks in it last: copies of names that are gone go too. Otherwise an
- *   unlinked file comes back.
+ * - A synced folder makes the unlinks and renames in it last: copies of names that are gone go too, and a
+ *   renamed file has its copy under the new name. Otherwise an unlinked file comes back, and a rename
+ *   has not happened. A file that was renamed before it was synced is then empty, as on real disks.
+ * - A rename is noted before it is made, with the file's inode: one that a SIGKILL prevented is not found when
+ *   the folder is synced.
  *
- * Not modelled: renames (a renamed file counts as unsynced under its new name), O_SYNC, sync, syncfs,
- * programs that make the system call themselves. sync_file_range and msync are no syncs, rightly.
+ * Not modelled: renames of folders and between folders (such a file counts as unsynced under its new name),
+ * exchanges, O_SYNC, sync, syncfs, programs that make the system call themselves. sync_file_range and msync
+ * are no syncs, rightly.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -117,6 +121,12 @@ static void copy_bytes(int fd, int to)
         close(from);
 }
 
+/* Without being noticed by our own rename. */
+static int rename_file(const char *from, const char *to)
+{
+    return syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
+}
+
 static void keep_file(int fd, const char *name, mode_t mode)
 {
     char unfinished[PATH_MAX], copy[PATH_MAX];
@@ -127,7 +137,7 @@ static void keep_file(int fd, const char *name, mode_t mode)
     if (to < 0)
         give_up(unfinished);
     copy_bytes(fd, to);
-    if (fchmod(to, mode & 07777) || close(to) || rename(unfinished, copy))
+    if (fchmod(to, mode & 07777) || close(to) || rename_file(unfinished, copy))
         give_up(copy);
 }
 
@@ -149,6 +159,31 @@ static void forget_unlinked(int fd, const char *name)
     closedir(listing);
 }
 
+/* The renames in a synced folder have happened, unless the name is another file's by now. */
+static void keep_renamed(int fd, const char *name)
+{
+    char noted[PATH_MAX], from[PATH_MAX], to[PATH_MAX];
+    format(noted, "%s/renamed%s", copies, name);
+    DIR *listing = opendir(noted);
+    if (!listing)
+        return;
+    for (struct dirent *entry; (entry = readdir(listing));) {
+        char *mark = strrchr(entry->d_name, '#');
+        if (!mark)
+            continue;
+        format(from, "%s/%s", noted, entry->d_name);
+        unsigned long inode = strtoul(mark + 1, NULL, 10);
+        *mark = 0;
+        format(to, "%s/files%s/%s", copies, name, entry->d_name);
+        make_folders(to);
+        struct stat status;
+        int is_here = fstatat(fd, entry->d_name, &status, AT_SYMLINK_NOFOLLOW) == 0 && status.st_ino == inode;
+        if (is_here ? rename_file(from, to) : unlink(from))
+            give_up(from);
+    }
+    closedir(listing);
+}
+
 static void keep(int fd)
 {
     char path[PATH_MAX];
@@ -158,19 +193,27 @@ static void keep(int fd)
         return;
     if (S_ISREG(status.st_mode))
         keep_file(fd, name, status.st_mode);
-    else if (S_ISDIR(status.st_mode))
+    else if (S_ISDIR(status.st_mode)) {
+        keep_renamed(fd, name);
         forget_unlinked(fd, name);
+    }
+}
+
+static int take_turn(void)
+{
+    char path[PATH_MAX];
+    format(path, "%s/.turn", copies);
+    int turn = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+    if (turn < 0 || flock(turn, LOCK_EX))
+        give_up(path);
+    return turn;
 }
 
 static int sync_and_keep(long call, int fd)
 {
     if (!folder || !copies)
         return syscall(call, fd);
-    char path[PATH_MAX];
-    format(path, "%s/.turn", copies);
-    int turn = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
-    if (turn < 0 || flock(turn, LOCK_EX))
-        give_up(path);
+    int turn = take_turn();
     int result = syscall(call, fd);
     int why = errno;
     if (result == 0)
@@ -188,4 +231,70 @@ int fsync(int fd)
 int fdatasync(int fd)
 {
     return sync_and_keep(SYS_fdatasync, fd);
+}
+
+/* The folder of `path` as a path below the folder, and its last part; 0 if it is elsewhere. */
+static int split(int at, const char *path, char *place_of_folder, const char **last)
+{
+    char above[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    format(above, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
+    *last = slash ? slash + 1 : path;
+    int fd = openat(at, above, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return 0;
+    char full[PATH_MAX];
+    const char *name = place(fd, full);
+    if (name)
+        format(place_of_folder, "%s", name);
+    close(fd);
+    return name != NULL;
+}
+
+/* What the new name will hold once its folder is synced: what the old name held when it was last synced. */
+static void note_rename(int from_at, const char *from, int to_at, const char *to)
+{
+    char from_folder[PATH_MAX], to_folder[PATH_MAX], copy[PATH_MAX], earlier[PATH_MAX], note[PATH_MAX];
+    const char *from_last, *to_last;
+    struct stat status;
+    if (!split(from_at, from, from_folder, &from_last) || !split(to_at, to, to_folder, &to_last) ||
+        strcmp(from_folder, to_folder) != 0 || fstatat(from_at, from, &status, AT_SYMLINK_NOFOLLOW) ||
+        !S_ISREG(status.st_mode))
+        return;
+    unsigned long inode = status.st_ino;
+    format(copy, "%s/files%s/%s", copies, from_folder, from_last);
+    format(earlier, "%s/renamed%s/%s#%lu", copies, from_folder, from_last, inode);
+    format(note, "%s/renamed%s/%s#%lu", copies, to_folder, to_last, inode);
+    make_folders(note);
+    if (unlink(note) && errno != ENOENT)
+        give_up(note);
+    if (link(earlier, note) == 0 || link(copy, note) == 0)
+        return;
+    int empty = errno == ENOENT ? open(note, O_CREAT | O_WRONLY | O_CLOEXEC, status.st_mode & 07777) : -1;
+    if (empty < 0)
+        give_up(note);
+    close(empty);
+}
+
+int renameat2(int from_at, const char *from, int to_at, const char *to, unsigned int flags)
+{
+    if (!folder || !copies)
+        return syscall(SYS_renameat2, from_at, from, to_at, to, flags);
+    int turn = take_turn();
+    note_rename(from_at, from, to_at, to);
+    int result = syscall(SYS_renameat2, from_at, from, to_at, to, flags);
+    int why = errno;
+    close(turn);
+    errno = why;
+    return result;
+}
+
+int renameat(int from_at, const char *from, int to_at, const char *to)
+{
+    return renameat2(from_at, from, to_at, to, 0);
+}
+
+int rename(const char *from, const char *to)
+{
+    return renameat2(AT_FDCWD, from, AT_FDCWD, to, 0);
 }

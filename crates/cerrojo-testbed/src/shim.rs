@@ -43,9 +43,10 @@ impl Shim {
 /// Shows what a power loss leaves of a folder.
 ///
 /// A child that runs [under it](PowerLoss::apply) has a whole copy kept of each regular file in the folder as of
-/// each fsync and fdatasync of that file. Kill the child with SIGKILL, then [`restore`](PowerLoss::restore).
+/// each fsync and fdatasync of that file; a rename lasts from the sync of its folder on. Kill the child with
+/// SIGKILL, then [`restore`](PowerLoss::restore).
 ///
-/// What is modelled, and what not (renames, for one), stands at the head of `shims/power_loss.c`. All processes
+/// What is modelled, and what not, stands at the head of `shims/power_loss.c`. All processes
 /// that write to the folder must run under the shim.
 #[derive(Debug)]
 pub struct PowerLoss {
@@ -64,6 +65,7 @@ impl PowerLoss {
         let shim = Shim::compile(include_str!("../shims/power_loss.c"))?;
         fs::create_dir(shim.path("copies"))?;
         fs::create_dir(shim.path("copies/files"))?;
+        fs::create_dir(shim.path("copies/renamed"))?;
         Ok(Self { shim, target })
     }
 
@@ -106,7 +108,14 @@ impl PowerLoss {
         for name in files_under(&copies)? {
             put(&copies.join(&name), &self.target.join(&name))?;
         }
-        Ok(())
+        self.forget_renames()
+    }
+
+    /// A rename whose folder was not synced has never been.
+    fn forget_renames(&self) -> io::Result<()> {
+        let renamed = self.shim.path("copies/renamed");
+        fs::remove_dir_all(&renamed)?;
+        fs::create_dir(renamed)
     }
 }
 

@@ -54,6 +54,28 @@ fn an_unlink_lasts_once_the_folder_is_synced() {
 }
 
 #[test]
+fn a_rename_lasts_once_the_folder_is_synced() {
+    let folder = tempfile::tempdir().unwrap();
+    let (power, at) = (PowerLoss::new(folder.path()).unwrap(), folder.path());
+    let write = "write() { printf $2 | dd of=$1 conv=fsync status=none; }; ";
+    let script = "for f in a b; do write $f old; write $f.new new; mv $f.new $f; [ $f = b ] || sync .; done;
+        printf never > c.new; mv c.new c; write d.new new; mv d.new d; mv d e; sync $PWD; write f.new new; mv f.new f";
+    run(power.apply(&mut sh(&format!("{write}{script}"), at)));
+    run(power.apply(&mut sh(&format!("{write} write b.new newer; mv b.new b"), at)));
+    power.restore().unwrap();
+    let read = |name| read(at, name);
+    assert_eq!(read("a").as_deref(), Some("new"));
+    assert_eq!(read("b").as_deref(), Some("new"), "the second rename was not synced");
+    assert_eq!(read("b.new").as_deref(), Some("newer"));
+    assert_eq!(read("c").as_deref(), Some(""), "renamed before it was synced");
+    assert_eq!((read("d"), read("e").as_deref()), (None, Some("new")));
+    assert_eq!((read("f"), read("f.new").as_deref()), (None, Some("new")));
+    run(power.apply(&mut sh("sync .", at)));
+    power.restore().unwrap();
+    assert_eq!(read("b").as_deref(), Some("new"), "a lost rename does not come back");
+}
+
+#[test]
 fn what_was_written_back_survives_this_loss_and_the_next() {
     let folder = tempfile::tempdir().unwrap();
     let (power, at) = (PowerLoss::new(folder.path()).unwrap(), folder.path());
