@@ -43,6 +43,12 @@ pub enum FileError {
         /// What is there.
         what: &'static str,
     },
+    /// The file that should hold a fence's state holds something else. Nothing was changed.
+    #[error("{} holds something else than the state of a fence: name another file", path.display())]
+    NotAState {
+        /// Where it is.
+        path: PathBuf,
+    },
     /// A file of the fence contradicts itself. Nothing was changed, and nothing is admitted until a person has looked.
     #[error("{} is damaged: {why}", path.display())]
     Damaged {

@@ -53,7 +53,7 @@ impl FencedFile {
     #[must_use]
     pub fn at(path: impl Into<PathBuf>) -> Self {
         let path = path.into();
-        Self { fence: StateFile::at(replace::beside(&path, ".fence")), path }
+        Self { fence: StateFile::of(&path), path }
     }
 
     /// How long each access waits for others at this file; [`DEFAULT_WAIT`](super::state::DEFAULT_WAIT) unless said.

@@ -84,7 +84,7 @@ impl FencedLog {
     #[must_use]
     pub fn at(path: impl Into<PathBuf>) -> Self {
         let path = path.into();
-        let fence = StateFile::at(replace::beside(&path, ".fence"));
+        let fence = StateFile::of(&path);
         Self { path, fence, known: Arc::default() }
     }
 

@@ -26,6 +26,9 @@ use crate::StoreId;
 /// How long an access waits for others at the same fence, unless told otherwise: 10 s.
 pub const DEFAULT_WAIT: Duration = Duration::from_secs(10);
 
+/// How the state of a fence begins; what follows is the version of its form.
+const MAGIC: &str = "cerrojo-fence ";
+
 /// What a fence remembers: the greatest token that it has admitted, and the store that this came from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct State {
@@ -89,7 +92,7 @@ impl State {
 
     fn to_line(self) -> String {
         let store = self.store.map_or_else(|| "none".to_owned(), |store| store.to_string());
-        let line = format!("cerrojo-fence 1 store {store} highest {}", self.highest);
+        let line = format!("{MAGIC}1 store {store} highest {}", self.highest);
         format!("{line} crc32 {:08x}\n", crc32fast::hash(line.as_bytes()))
     }
 
@@ -123,6 +126,18 @@ impl StateFile {
     #[must_use]
     pub fn at(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), wait: DEFAULT_WAIT }
+    }
+
+    /// The fence of the [file](super::file) or [log](super::log) at `path`. Does no I/O.
+    #[must_use]
+    pub fn of(path: impl AsRef<Path>) -> Self {
+        Self::at(replace::beside(path.as_ref(), ".fence"))
+    }
+
+    /// Where the state is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// How long each access waits for others at this fence; [`DEFAULT_WAIT`] unless said.
@@ -177,7 +192,7 @@ impl StateFile {
     ///
     /// # Errors
     ///
-    /// [`FileError::Damaged`], [`FileError::NotAFile`], [`FileError::Io`].
+    /// [`FileError::Damaged`], [`FileError::NotAState`], [`FileError::NotAFile`], [`FileError::Io`].
     ///
     /// # Cancel safety
     ///
@@ -210,11 +225,18 @@ impl StateFile {
 
     pub(super) fn load(&self) -> Result<State, FileError> {
         let Some(line) = replace::contents(&self.path)? else { return Ok(State::default()) };
-        State::from_line(&line).ok_or_else(|| FileError::Damaged {
-            path: self.path.clone(),
-            why: "it does not hold the state of a fence. Put it back as it was; or make sure that nobody who holds an older token \
-                  is still at work, and remove it: the next token is then taken as the first",
-        })
+        State::from_line(&line).ok_or_else(|| self.unreadable(&line))
+    }
+
+    /// To remove a damaged state can be right; to remove what never was a state cannot.
+    fn unreadable(&self, line: &[u8]) -> FileError {
+        let path = self.path.clone();
+        if !line.starts_with(MAGIC.as_bytes()) {
+            return FileError::NotAState { path };
+        }
+        let why = "put it back as it was; or make sure that nobody who holds an older token is still at work, and remove it: the \
+                   next token is then taken as the first";
+        FileError::Damaged { path, why }
     }
 
     fn save(&self, old: State, new: State) -> Result<State, FileError> {
