@@ -1,5 +1,7 @@
 //! The command line.
 
+mod fence;
+mod run;
 mod scripts;
 
 use std::{ffi::OsString, time::Duration};
@@ -8,6 +10,8 @@ use cerrojo::{LockName, Ttl, spi::Wait};
 use clap::{Parser, Subcommand};
 use serde::{Deserialize, Serialize};
 
+pub(crate) use self::fence::{AdmitArgs, AdoptArgs, FenceCommand, FenceShowArgs, WriteArgs};
+pub(crate) use self::run::RunArgs;
 pub(crate) use self::scripts::{
     AcquireArgs, CompletionsArgs, ManArgs, ReleaseArgs, RenewArgs,
 };
@@ -39,37 +43,12 @@ pub(crate) enum Command {
     Ls(LsArgs),
     Show(ShowArgs),
     Break(BreakArgs),
+    #[command(subcommand)]
+    Fence(FenceCommand),
     /// Remove from the store what is no longer needed
     Prune,
     Completions(CompletionsArgs),
     Man(ManArgs),
-}
-
-/// Run a command while holding a lock
-///
-/// Waits for the lock, runs the command with CERROJO_LOCK, CERROJO_TOKEN and CERROJO_STORE_ID in its environment,
-/// renews the lock until the command ends, and exits with the command's code.
-///
-/// When the lease is lost, or the store cannot be reached for so long that it soon will be, the command is ended
-/// (TERM, then KILL) before anyone else can have the lock. If this program itself is killed by KILL, the command
-/// may live on: the lock is then passed on after its TTL, and only the token, checked by what the command writes to,
-/// protects.
-#[derive(Debug, clap::Args)]
-#[command(after_help = exit::table())]
-pub(crate) struct RunArgs {
-    /// The lock
-    pub(crate) name: LockName,
-
-    /// How long the lock outlives this program when it crashes: 10ms to 24h, as 500ms, 30s, 5m, 2h or seconds
-    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = ttl)]
-    pub(crate) ttl: Ttl,
-
-    #[command(flatten)]
-    pub(crate) asking: Asking,
-
-    /// What to run, after `--`
-    #[arg(last = true, required = true, value_name = "CMD")]
-    pub(crate) command: Vec<OsString>,
 }
 
 /// How a lock is asked for: the same for every command that acquires.

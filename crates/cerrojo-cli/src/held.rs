@@ -2,7 +2,7 @@
 
 use cerrojo::{
     AnyLocker, ApproximateGuard, BoundTo, Erased, Error, ErrorKind, FencedGuard, Instant, LockName,
-    Locker, OwnerId, Result, Ttl,
+    Locker, LostSignal, OwnerId, Result, Ttl,
 };
 use serde_json::{Value, json};
 
@@ -87,6 +87,11 @@ impl Held {
         &self.grant
     }
 
+    /// Follows the lease, and is cheap to have beside it.
+    pub(crate) fn signal(&self) -> LostSignal {
+        self.guard.signal()
+    }
+
     /// Ready once the lease can no longer be trusted.
     pub(crate) async fn lost(&self) {
         self.guard.lost().await;
@@ -110,6 +115,14 @@ impl Grant {
 
     pub(crate) fn owner(&self) -> OwnerId {
         self.owner
+    }
+
+    pub(crate) fn token(&self) -> Option<&str> {
+        self.token.as_deref()
+    }
+
+    pub(crate) fn store_id(&self) -> Option<&str> {
+        self.store_id.as_deref()
     }
 
     /// All that a script needs to go on with the lease: the only place where an owner id is shown whole.

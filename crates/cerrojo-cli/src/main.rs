@@ -1,15 +1,16 @@
 //! `cerrojo`: locks for the command line. The reference is `docs/cli.md`.
 
 mod args;
-mod child;
 mod commands;
-mod ending;
 mod exit;
+mod family;
+mod guardian;
 mod held;
 mod keeper;
 mod output;
 mod signals;
 mod store;
+mod terminal;
 
 use std::process::ExitCode;
 
@@ -23,8 +24,8 @@ use crate::{
 };
 
 fn main() -> ExitCode {
-    if std::env::args_os().nth(1).is_some_and(|first| first == keeper::ARGUMENT) {
-        return keeper::main();
+    if let Some(code) = guardian::hidden().or_else(keeper::hidden) {
+        return code;
     }
     let (output, outcome) = match Args::try_parse() {
         Ok(args) => {
@@ -49,11 +50,9 @@ fn execute(args: Args, output: Output) -> Result<Exit, Failure> {
     outcome
 }
 
-/// Two workers beside the main thread: what ends a child in time runs on the main thread and waits for no
-/// store.
+/// One thread is enough: what ends a command in time is a process of its own.
 fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
+    tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| Failure::system("cannot start", error))
@@ -73,6 +72,7 @@ async fn dispatch(args: Args, output: Output) -> Result<Exit, Failure> {
         Command::Prune => commands::prune::run(&store::connect(&store).await?, output).await,
         Command::Completions(completions) => commands::completions::run(&completions),
         Command::Man(man) => commands::man::run(&man),
+        Command::Fence(fence) => commands::fence::run(fence, output).await,
         Command::Break(break_lock) => commands::break_lock::run(&break_lock, &store, output).await,
     }
 }

@@ -10,7 +10,7 @@ use cerrojo::{HolderInfo, LockName};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::exit::Failure;
+use crate::{exit::Failure, held::Grant};
 
 /// How clap begins its messages.
 const CLAP_PREFIX: &str = "error: ";
@@ -35,6 +35,23 @@ impl Output {
     pub(crate) fn free(self, name: &LockName) -> Result<(), Failure> {
         let free = || json!({"name": name.as_str(), "held": false});
         self.answer(|| format!("{name} is free"), free)
+    }
+
+    /// A lock that is ours, for as long as the program runs.
+    pub(crate) fn held(self, grant: &Grant) -> Result<(), Failure> {
+        let (name, token) = (grant.name(), grant.token());
+        let json = || json!({"name": name.as_str(), "held": true, "token": token, "store_id": grant.store_id()});
+        let token = token.map(|token| format!(", token {token}")).unwrap_or_default();
+        self.answer(|| format!("{name} is held by us{token}"), json)
+    }
+
+    /// That a lock is waited for, on stderr.
+    pub(crate) fn waiting(self, name: &LockName, holder: Option<&HolderInfo>) {
+        complain(&if self.json {
+            json!({"waiting": {"name": name.as_str(), "holder": holder.map(holder_json)}}).to_string()
+        } else {
+            waiting(name, holder)
+        });
     }
 
     /// One line on stdout, of whichever kind is wanted.
@@ -122,6 +139,12 @@ fn failure_json(failure: &Failure) -> String {
         error.insert("holder".to_owned(), holder_json(holder));
     }
     json!({"error": error}).to_string()
+}
+
+/// What is waited for, as a line.
+pub(crate) fn waiting(name: &LockName, holder: Option<&HolderInfo>) -> String {
+    let holder = holder.map(|holder| format!(", {holder}")).unwrap_or_default();
+    format!("cerrojo: waiting for `{name}`{holder}")
 }
 
 fn sentence(holder: &HolderInfo) -> String {

@@ -1,4 +1,4 @@
-//! The signals that end a wait and that a running child gets passed.
+//! The signals that the runner passes on, and those that end a wait.
 
 use std::{future::poll_fn, io, task::Poll};
 
@@ -7,20 +7,34 @@ use tokio::signal::unix::{self, SignalKind};
 
 use crate::exit::Failure;
 
-const PASSED_ON: [Signal; 4] = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT];
+const CAUGHT: [Signal; 8] = [
+    Signal::INT,
+    Signal::TERM,
+    Signal::HUP,
+    Signal::QUIT,
+    Signal::USR1,
+    Signal::USR2,
+    Signal::WINCH,
+    Signal::TSTP,
+];
 
-/// Catches the signals of [`PASSED_ON`] from its creation to the end of the program.
+/// Catches the signals of [`CAUGHT`] from its creation to the end of the program.
 #[derive(Debug)]
 pub(crate) struct Signals(Vec<(Signal, unix::Signal)>);
 
+/// News of children, from its creation on.
+///
+/// By being caught SIGCHLD is also as usual again for what we start, should whoever started us have ignored it.
+#[derive(Debug)]
+pub(crate) struct Children(unix::Signal);
+
 impl Signals {
-    /// A signal that was ignored when the program started stays ignored, by the child too: so `nohup` works.
+    /// A signal that was ignored when the program started stays ignored, by the command too: so `nohup` works.
     pub(crate) fn catch() -> Result<Self, Failure> {
         let ignored = ignored();
-        let wanted = PASSED_ON.into_iter().filter(|signal| !contains(ignored, *signal));
-        let caught: io::Result<Vec<_>> = wanted
-            .map(|signal| Ok((signal, unix::signal(SignalKind::from_raw(signal.as_raw()))?)))
-            .collect();
+        let wanted = CAUGHT.into_iter().filter(|signal| !contains(ignored, *signal));
+        let caught: io::Result<Vec<_>> =
+            wanted.map(|signal| Ok((signal, stream(signal)?))).collect();
         caught.map(Self).map_err(|error| Failure::system("cannot catch signals", error))
     }
 
@@ -36,6 +50,29 @@ impl Signals {
         })
         .await
     }
+}
+
+impl Children {
+    pub(crate) fn watch() -> Result<Self, Failure> {
+        let caught = stream(Signal::CHILD);
+        caught.map(Self).map_err(|error| Failure::system("cannot catch signals", error))
+    }
+
+    /// Ready when something has happened to one. May be dropped at any time.
+    pub(crate) async fn changed(&mut self) {
+        if self.0.recv().await.is_none() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// Whether it would end a program that does not care.
+pub(crate) fn ends_a_wait(signal: Signal) -> bool {
+    !matches!(signal, Signal::WINCH | Signal::TSTP)
+}
+
+fn stream(signal: Signal) -> io::Result<unix::Signal> {
+    unix::signal(SignalKind::from_raw(signal.as_raw()))
 }
 
 /// The mask of ignored signals; none where the system does not tell.

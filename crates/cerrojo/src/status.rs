@@ -109,6 +109,27 @@ impl LostSignal {
         self.0.read().renewals
     }
 
+    /// Ready once [`valid_until`](Self::valid_until) is another one than `known`: after a renewal, the loss or the
+    /// release. Says which.
+    ///
+    /// Never ready again after `None`, which is final.
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped and called again at any time.
+    pub async fn valid_until_changes(&self, known: Option<Instant>) -> Option<Instant> {
+        loop {
+            // Listens before it reads, so that no change is missed in between.
+            let changed = self.0.changed.notified();
+            let valid_until = self.valid_until();
+            match known {
+                _ if valid_until != known => return valid_until,
+                Some(end) => drop(clock::until(end, changed).await),
+                None => std::future::pending().await,
+            }
+        }
+    }
+
     /// Ready once the lease can no longer be trusted: the store said so, or its validity is over.
     ///
     /// Never ready after a release of our own. It needs Tokio's time driver. After a suspend of the machine a task
@@ -160,6 +181,20 @@ mod tests {
         let lease = Arc::new(published(SECOND));
         assert!(lease.change(|status| status.state = LeaseState::Released));
         assert!(clock::within(SECOND * 5, LostSignal::new(lease).lost()).await.is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_change_of_the_validity_is_told_and_the_loss_is_the_last() {
+        let lease = Arc::new(published(SECOND));
+        let signal = LostSignal::new(Arc::clone(&lease));
+        let first = signal.valid_until();
+        assert!(clock::within(SECOND / 2, signal.valid_until_changes(first)).await.is_err());
+        let second = Instant::now() + SECOND;
+        assert!(lease.change(|status| status.valid_until = second));
+        assert_eq!(signal.valid_until_changes(first).await, Some(second));
+        assert_eq!(signal.valid_until_changes(Some(second)).await, None);
+        assert!(Instant::now() >= second);
+        assert!(clock::within(SECOND * 5, signal.valid_until_changes(None)).await.is_err());
     }
 
     #[tokio::test(start_paused = true)]

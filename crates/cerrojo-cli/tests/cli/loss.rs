@@ -13,6 +13,9 @@ const STUBBORN: &str = "exec 9> sentinel; flock -n 9 || exit 9; echo $CERROJO_TO
 const STUBBORN_GRANDCHILD: &str = "exec 9> sentinel; flock -n 9 || exit 9; echo $CERROJO_TOKEN > token; \
                                    (trap '' TERM; touch ready; i=0; while [ $i -lt 600 ]; do sleep 0.05; \
                                    i=$((i + 1)); done) & wait";
+/// The same in a session of its own.
+const STUBBORN_AWAY: &str = "exec 9> sentinel; flock -n 9 || exit 9; echo $CERROJO_TOKEN > token; trap : TERM; \
+                             touch ready; i=0; while [ $i -lt 600 ]; do sleep 0.05; i=$((i + 1)); done";
 const NEXT: &str = "flock -n sentinel true || exit 8; echo $CERROJO_TOKEN";
 
 fn holder(world: &World, script: &str) -> Running {
@@ -100,16 +103,52 @@ fn a_command_that_ends_after_its_lock_was_taken_is_79_too() {
     );
 }
 
-/// The command lives on, so nothing but the TTL may pass the lock on.
-#[test]
-fn a_killed_runner_leaves_its_lock_held_for_the_ttl() {
+#[track_caller]
+fn a_killed_runner_takes_it_along(script: &str) {
     let world = World::new();
-    let runner = world.hold("x");
+    // Nobody enters by the end of such a TTL.
+    let runner = world.start_script(&["x", "--ttl", "10m", "--grace", "1s"], script);
+    world.await_file("ready");
+    let next = world.start_script(&["x"], NEXT);
     runner.signal(Signal::KILL);
     assert_eq!(runner.finish().status.signal(), Some(9));
-    for _ in 0..3 {
-        world.run_script(&["x", "-n"], "true").assert_code(75);
-    }
+    let next = next.finish();
+    next.assert_code(0);
+    let token = |text: &str| text.trim().parse::<u64>().unwrap();
+    assert!(token(&next.stdout) > token(&world.read("token")));
+}
+
+#[test]
+fn a_killed_runner_takes_a_stubborn_command_along_before_the_next_enters() {
+    a_killed_runner_takes_it_along(STUBBORN);
+}
+
+#[test]
+fn a_killed_runner_takes_what_left_the_group_along_before_the_next_enters() {
+    a_killed_runner_takes_it_along(&format!("setsid sh -c '{STUBBORN_AWAY}' & wait"));
+}
+
+#[test]
+fn with_ignore_the_command_runs_on_and_the_code_says_that_the_lock_was_lost() {
+    let world = World::new();
+    let script = "touch ready; while [ ! -e go ]; do sleep 0.02; done; touch done";
+    let holder = world.start_script(&["x", "--ttl", "1s", "--on-lost", "ignore"], script);
+    world.await_file("ready");
     world.run(&["break", "x", "--yes", "--now"]).assert_code(0);
-    world.run_script(&["x", "-n"], "true").assert_code(0);
+    // Long enough for the loss to be noticed, and for a command that is ended to be gone.
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    world.touch("go");
+    holder.finish().assert_code(79);
+    assert!(world.path("done").exists());
+}
+
+#[test]
+fn with_kill_there_is_no_time_to_clean_up() {
+    let world = World::new();
+    let script = "trap 'touch cleaned' TERM; touch ready; while :; do sleep 0.05; done";
+    let holder = world.start_script(&["x", "--ttl", "4s", "--on-lost", "kill"], script);
+    world.await_file("ready");
+    world.run(&["break", "x", "--yes"]).assert_code(0);
+    holder.finish().assert_code(79);
+    assert!(!world.path("cleaned").exists());
 }

@@ -52,7 +52,8 @@ fn files(world: &World, ending: &str) -> Vec<String> {
 fn usage_errors() {
     let world = World::new();
     check(&world, "usage_no_command", &[]);
-    check(&world, "usage_nothing_to_run", &["run", "x"]);
+    check(&world, "usage_no_dashes", &["run", "x", "true"]);
+    check(&world, "usage_grace", &["run", "x", "--grace", "11s", "--", "true"]);
     check(&world, "usage_ttl", &["run", "x", "--ttl", "9ms", "--", "true"]);
     check(&world, "usage_duration", &["run", "x", "--wait", "soon", "--", "true"]);
     check(&world, "usage_name", &["show", "two\nlines"]);
@@ -138,7 +139,7 @@ fn a_lock_broken_now() {
 }
 
 #[track_caller]
-fn check(world: &World, name: &str, arguments: &[&str]) {
+pub(crate) fn check(world: &World, name: &str, arguments: &[&str]) {
     show(name, &arguments.join(" "), &world.run(arguments));
 }
 
