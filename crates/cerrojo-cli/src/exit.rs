@@ -2,7 +2,7 @@
 
 use std::{error::Error as StdError, fmt, io};
 
-use cerrojo::ErrorKind;
+use cerrojo::{ErrorKind, fence::FileError};
 use rustix::process::Signal;
 
 /// How the program ends.
@@ -18,16 +18,22 @@ pub(crate) enum Exit {
     Free,
     /// The command line is wrong.
     Usage,
+    /// A file of a fence holds what no fence wrote.
+    Damaged,
     /// The store is unusable.
     Store,
     /// The operating system is out of something.
     System,
+    /// The token has been overtaken.
+    Stale,
     /// Nobody can read our answer.
     Output,
     /// Someone else holds the lock.
     NotAcquired,
     /// The same, with a code that the user chose.
     NotAcquiredAs(u8),
+    /// The token is of another store than those that a fence counts.
+    OtherStore,
     /// The lease ended before the child did.
     LeaseLost,
     /// The command is there but does not run.
@@ -41,10 +47,13 @@ pub(crate) const ALL: &[Exit] = &[
     Exit::Success,
     Exit::Free,
     Exit::Usage,
+    Exit::Damaged,
     Exit::Store,
     Exit::System,
+    Exit::Stale,
     Exit::Output,
     Exit::NotAcquired,
+    Exit::OtherStore,
     Exit::LeaseLost,
     Exit::NotExecutable,
     Exit::NotFound,
@@ -74,14 +83,17 @@ impl Exit {
             Self::Signal(_) => "the command was ended by signal N, or signal N ended the wait",
             Self::Free => "`show`, `break`: the lock is free",
             Self::Usage => "usage error",
+            Self::Damaged => "`fence`: a file of the fence is damaged, or is none",
             Self::Store => {
                 "the store is invalid, unavailable or corrupt, or what it did is unknown"
             }
             Self::System => "the operating system refused what the program needs",
+            Self::Stale => "`fence`: stale, a greater token has been admitted",
             Self::Output => "the output could not be written",
             Self::NotAcquired | Self::NotAcquiredAs(_) => {
                 "not acquired: someone else holds the lock"
             }
+            Self::OtherStore => "`fence`: the token is of another store than those before",
             Self::LeaseLost => {
                 "the lease is not held any more; `run` has ended the command because of that"
             }
@@ -97,10 +109,13 @@ impl Exit {
             Self::Signal(number) => u8::try_from(number.saturating_add(128)).unwrap_or(u8::MAX),
             Self::Free => 1,
             Self::Usage => 64,
+            Self::Damaged => 65,
             Self::Store => 69,
             Self::System => 71,
+            Self::Stale => 73,
             Self::Output => 74,
             Self::NotAcquired => 75,
+            Self::OtherStore => 76,
             Self::LeaseLost => 79,
             Self::NotExecutable => 126,
             Self::NotFound => 127,
@@ -184,6 +199,24 @@ impl From<cerrojo::Error> for Failure {
         };
         let (kind, message) = (error.kind().as_str(), error.to_string());
         Self { exit, kind, message, source: Some(Box::new(error)) }
+    }
+}
+
+impl From<FileError> for Failure {
+    fn from(error: FileError) -> Self {
+        let (exit, kind) = match &error {
+            FileError::Stale(_) => (Exit::Stale, "stale"),
+            FileError::OtherStore { .. } => (Exit::OtherStore, "other_store"),
+            FileError::Busy { .. } => (Exit::NotAcquired, "busy"),
+            FileError::NotAFile { .. } => (Exit::Usage, "usage"),
+            FileError::Damaged { .. } | FileError::NotAState { .. } => (Exit::Damaged, "damaged"),
+            _ => (Exit::System, "system"),
+        };
+        let message = error.to_string();
+        match error {
+            FileError::Io { source, .. } => Self::of_io(exit, kind, message, source),
+            _ => Self { exit, kind, message, source: None },
+        }
     }
 }
 

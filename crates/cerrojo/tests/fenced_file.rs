@@ -204,7 +204,7 @@ fn wait_for_start() {
 
 /// As if every fourth update were the first under a new grant.
 fn next_token(turn: usize, highest: u64) -> u64 {
-    (highest + u64::from(turn % 4 == 0)).max(1)
+    (highest + u64::from(turn.is_multiple_of(4))).max(1)
 }
 
 fn add_line(old: Option<&[u8]>, number: u64) -> Vec<u8> {

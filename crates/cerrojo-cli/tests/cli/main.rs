@@ -14,6 +14,7 @@
 
 mod child;
 mod exit_codes;
+mod fence;
 mod inspect;
 mod kept;
 mod loss;

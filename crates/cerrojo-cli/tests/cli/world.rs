@@ -142,6 +142,11 @@ impl Running {
         self.child.stdin.as_mut().unwrap().write_all(text.as_bytes()).unwrap();
     }
 
+    /// Ends its stdin.
+    pub(crate) fn hang_up(&mut self) {
+        self.child.stdin = None;
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(self.pid(), signal).unwrap();
     }
