@@ -11,21 +11,26 @@ mod watch;
 use std::{
     io,
     os::unix::{net::UnixStream, process::CommandExt},
-    process::{Child, Command, Stdio},
+    process::{Child, Command, ExitCode, Stdio},
 };
 
 use serde::{Deserialize, Serialize};
 
 use self::line::Line;
-pub(crate) use self::process::main;
 use crate::{
     args::{AcquireArgs, Asking},
     exit::Failure,
     output::Output,
 };
 
-/// The first argument of a keeper.
-pub(crate) const ARGUMENT: &str = "background-keeper";
+/// The first argument of a keeper. The lock's name and the process id follow, for people who list processes.
+const ARGUMENT: &str = "--keeper-of";
+
+/// Runs as a keeper if started as one.
+pub(crate) fn hidden() -> Option<ExitCode> {
+    let first = std::env::args_os().nth(1)?;
+    (first == ARGUMENT).then(process::main)
+}
 
 /// What a keeper is to acquire and keep.
 #[derive(Deserialize, Serialize)]

@@ -2,20 +2,24 @@
 
 use std::time::Duration;
 
-use cerrojo::{AnyLocker, BoundTo, Deadline, clock};
+use cerrojo::{AnyLocker, BoundTo, clock};
 
+use super::run::{
+    close,
+    waiting::{Waited, unless_interrupted, with_display},
+};
 use crate::{
     args::AcquireArgs,
     exit::{Exit, Failure},
-    held::{Grant, Held, Wanted},
+    held::{Held, Wanted},
     keeper::{Answer, Keeper, Order},
     output::{self, Output},
     signals::Signals,
     store,
 };
 
-/// How long the end of the program waits for what still has to be given back.
-const CLOSE_LIMIT: Duration = Duration::from_secs(5);
+/// How long the end of the program waits for a keeper to give back what it has.
+const DISMISS_LIMIT: Duration = Duration::from_secs(5);
 
 pub(crate) async fn run(args: AcquireArgs, store: &str, output: Output) -> Result<Exit, Failure> {
     let signals = Signals::catch()?;
@@ -36,18 +40,14 @@ async fn leave(
 ) -> Result<Exit, Failure> {
     // This process is gone in a moment; its parent is the script that has the lock.
     let store = store::connect_for(store, &args.asking, parent()).await?;
-    let outcome = tokio::select! {
-        biased;
-        // Dropping the acquisition makes it leave the store's queue.
-        signal = signals.next() => Ok(signal.into()),
-        held = Held::acquire(&store, wanted(args)) => match held {
-            Ok(held) => hand_out(held, &store).await,
-            Err(error) => Err(error.into()),
-        },
+    let acquire = with_display(&store, &args.name, output, Held::acquire(&store, wanted(args)));
+    // Dropping the acquisition makes it leave the store's queue.
+    let outcome = match unless_interrupted(&mut signals, acquire).await {
+        Waited::Interrupted(signal) => Ok(signal.into()),
+        Waited::Ready(Ok(held)) => hand_out(held, &store, output).await,
+        Waited::Ready(Err(error)) => Err(error.into()),
     };
-    if let Err(error) = store.close(Deadline::after(CLOSE_LIMIT)).await {
-        output.warning(&error);
-    }
+    close(&store, output).await;
     outcome
 }
 
@@ -58,15 +58,15 @@ fn wanted(args: &AcquireArgs) -> Wanted<'_> {
 }
 
 /// What nobody could read nobody can release: so it is released here.
-async fn hand_out(held: Held, store: &AnyLocker) -> Result<Exit, Failure> {
-    let grant: Grant = held.detach().await?;
-    match output::deliver(&grant.json().to_string()) {
-        Ok(()) => Ok(Exit::Success),
-        Err(failure) => {
-            store.release(grant.name(), grant.owner()).await?;
-            Err(failure)
-        }
+async fn hand_out(held: Held, store: &AnyLocker, output: Output) -> Result<Exit, Failure> {
+    let grant = held.detach().await?;
+    let delivered = output::deliver(&grant.json().to_string());
+    if delivered.is_err()
+        && let Err(error) = store.release(grant.name(), grant.owner()).await
+    {
+        output.warning(&error);
     }
+    delivered.map(|()| Exit::Success)
 }
 
 /// None: it lives in another pid namespace, or init is all that is left.
@@ -78,14 +78,9 @@ fn parent() -> Option<u32> {
 /// Has a process in the background acquire the lock and keep it.
 async fn keep(order: Order, mut signals: Signals) -> Result<Exit, Failure> {
     let mut keeper = Keeper::start(&order)?;
-    let answer = tokio::select! {
-        biased;
-        signal = signals.next() => Err(signal),
-        answer = keeper.obey(&order) => Ok(answer),
-    };
-    match answer {
-        Ok(answer) => conclude(answer?, keeper).await,
-        Err(signal) => {
+    match unless_interrupted(&mut signals, keeper.obey(&order)).await {
+        Waited::Ready(answer) => conclude(answer?, keeper).await,
+        Waited::Interrupted(signal) => {
             dismiss(keeper).await;
             Ok(signal.into())
         }
@@ -109,5 +104,5 @@ async fn conclude(answer: Answer, mut keeper: Keeper) -> Result<Exit, Failure> {
 
 /// Waits until the keeper has left the queue or released; if that takes long, it goes on without us.
 async fn dismiss(keeper: Keeper) {
-    let _ = clock::within(CLOSE_LIMIT, keeper.dismiss()).await;
+    let _ = clock::within(DISMISS_LIMIT, keeper.dismiss()).await;
 }

@@ -11,6 +11,9 @@ use crate::{
     output,
 };
 
+/// What every page is a part of.
+const SOURCE: &str = concat!("cerrojo ", env!("CARGO_PKG_VERSION"));
+
 pub(crate) fn run(args: &ManArgs) -> Result<Exit, Failure> {
     let mut command = Args::command().disable_help_subcommand(true);
     command.build();
@@ -33,7 +36,7 @@ fn write_all(command: &Command, folder: &Path) -> Result<(), Failure> {
 
 /// Instead of what stands after the help, the exit codes are a section of their own.
 fn page(command: &Command) -> io::Result<String> {
-    let man = Man::new(command.clone());
+    let man = Man::new(command.clone()).source(SOURCE);
     let mut page = Vec::new();
     man.render_title(&mut page)?;
     man.render_name_section(&mut page)?;

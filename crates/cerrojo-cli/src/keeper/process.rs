@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// Runs as a keeper, to the end of the program.
-pub(crate) fn main() -> ExitCode {
+pub(super) fn main() -> ExitCode {
     let outcome = leave_everything().and_then(|()| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let served = runtime.block_on(serve());

@@ -94,7 +94,7 @@ fn keeper_of(parent: u32) -> Option<u32> {
     let ids = fs::read_dir("/proc").unwrap().flatten();
     let ids = ids.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let is_child = |id: &u32| stat(*id).is_some_and(|stat| stat[1] == parent.to_string());
-    ids.filter(is_child).find(|id| command_line(*id).contains("background-keeper"))
+    ids.filter(is_child).find(|id| command_line(*id).contains("--keeper-of"))
 }
 
 fn token(answer: &Value) -> u64 {

@@ -4,6 +4,7 @@ use std::{
     env,
     ffi::OsString,
     fs::{self, File},
+    os::unix::fs::PermissionsExt,
     path::Path,
     process::Command,
 };
@@ -345,7 +346,7 @@ fn a_completion_script_knows_every_command_and_nothing_hidden() {
         for command in ["run", "acquire", "renew", "release", "ls", "show", "break", "prune"] {
             assert!(run.stdout.contains(command), "{shell}: {command}");
         }
-        assert!(!run.stdout.contains("background-keeper"), "{shell}");
+        assert!(!run.stdout.contains("--keeper-of"), "{shell}");
     }
 }
 
@@ -381,4 +382,24 @@ fn man_pages_are_written_for_each_command() {
         let page = fs::read_to_string(out.join(format!("cerrojo-{command}.1"))).unwrap();
         assert!(page.contains("EXIT STATUS"), "{command}");
     }
+}
+
+/// The first script of the reference, with stand-ins for what it calls.
+#[test]
+fn the_script_of_the_reference_works() {
+    let world = World::new();
+    let reference = include_str!("../../../../docs/cli.md");
+    let (_, section) = reference.split_once("## Scripts").unwrap();
+    let (_, block) = section.split_once("```sh\n").unwrap();
+    let (text, _) = block.split_once("```").unwrap();
+    let note = "#!/bin/sh\necho $0 $CERROJO_TOKEN >> log\n";
+    let jq = "#!/bin/sh\nsed \"s/.*\\\"${2#.}\\\":\\\"\\([^\\\"]*\\)\\\".*/\\1/\"\n";
+    for (name, body) in [("build.sh", note), ("publish.sh", note), ("jq", jq)] {
+        fs::write(world.path(name), body).unwrap();
+        fs::set_permissions(world.path(name), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let run = Running::start(script(&world, &format!("PATH=.:$PATH\n{text}"))).finish();
+    run.assert_code(0);
+    assert_eq!(world.read("log"), "./build.sh 1\n./publish.sh 1\n");
+    world.run(&["show", "deploy"]).assert_code(1);
 }
