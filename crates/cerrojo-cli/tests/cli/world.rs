@@ -160,20 +160,21 @@ impl Running {
         mask >> (signal.as_raw() - 1) & 1 == 1
     }
 
+    /// What it has written to stderr so far.
+    pub(crate) fn said(&self) -> String {
+        self.written("stderr")
+    }
+
     pub(crate) fn finish(mut self) -> Finished {
         let start = Instant::now();
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status;
             }
-            assert!(
-                start.elapsed() < LIMIT,
-                "not done within {LIMIT:?}: {}",
-                self.written("stderr")
-            );
+            assert!(start.elapsed() < LIMIT, "not done within {LIMIT:?}: {}", self.said());
             std::thread::sleep(Duration::from_millis(5));
         };
-        Finished { status, stdout: self.written("stdout"), stderr: self.written("stderr") }
+        Finished { status, stdout: self.written("stdout"), stderr: self.said() }
     }
 
     fn written(&self, stream: &str) -> String {
