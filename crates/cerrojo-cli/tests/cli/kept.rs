@@ -41,27 +41,46 @@ impl Drop for Watched {
     }
 }
 
+/// A keeper, which has no parent that could clean up after it. Killed at the end.
+pub(crate) struct Keeper(u32);
+
+impl Keeper {
+    /// The one that an answer names, if it does.
+    pub(crate) fn of(answer: &Value) -> Option<Self> {
+        let id = answer["keeper_pid"].as_u64()?;
+        Some(Self(id.try_into().unwrap()))
+    }
+
+    fn kill(&self) {
+        if command_line(self.0).contains("--keeper-of") {
+            let _ = kill_process(pid(self.0), Signal::KILL);
+        }
+        self.await_end();
+    }
+
+    fn await_end(&self) {
+        eventually("the keeper ends", || is_gone(self.0));
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
 /// A lock that is kept, and what keeps it.
 struct Kept {
     answer: Value,
     owner: String,
-    keeper: u32,
+    keeper: Keeper,
 }
 
 impl Kept {
     fn acquire(world: &World, watched: &Watched, options: &[&str]) -> Self {
         let (answer, owner) = acquire(world, &[&["x", "--pid", &watched.id()], options].concat());
-        let keeper = answer["keeper_pid"].as_u64().unwrap().try_into().unwrap();
+        let keeper = Keeper::of(&answer).unwrap();
         Self { answer, owner, keeper }
-    }
-
-    fn kill_keeper(&self) {
-        kill_process(pid(self.keeper), Signal::KILL).unwrap();
-        self.await_end();
-    }
-
-    fn await_end(&self) {
-        eventually("the keeper ends", || is_gone(self.keeper));
     }
 }
 
@@ -111,7 +130,7 @@ fn a_lock_is_kept_past_its_ttl_until_the_process_is_killed() {
     watched.kill();
     let (next, _) = acquire(&world, &["x", "-w", "50s"]);
     assert!(token(&next) > token(&kept.answer));
-    kept.await_end();
+    kept.keeper.await_end();
 }
 
 #[test]
@@ -121,7 +140,7 @@ fn the_end_of_the_process_frees_the_lock_long_before_its_ttl() {
     let kept = Kept::acquire(&world, &watched, &["--ttl", "24h"]);
     watched.kill();
     world.run(&["acquire", "x", "-w", "50s"]).assert_code(0);
-    kept.await_end();
+    kept.keeper.await_end();
 }
 
 #[test]
@@ -157,7 +176,7 @@ fn without_its_keeper_the_lock_ends_by_its_ttl_and_not_before() {
     let watched = Watched::start();
     let before = Instant::now();
     let kept = Kept::acquire(&world, &watched, &["--ttl", "2s"]);
-    kept.kill_keeper();
+    kept.keeper.kill();
     // The process runs on and may be at work.
     let (next, _) = acquire(&world, &["x", "-w", "50s"]);
     assert!(before.elapsed() >= Duration::from_secs(2));
@@ -170,7 +189,7 @@ fn without_its_keeper_the_process_alone_holds_the_lock() {
     let world = World::new();
     let mut watched = Watched::start();
     let kept = Kept::acquire(&world, &watched, &["--ttl", "24h"]);
-    kept.kill_keeper();
+    kept.keeper.kill();
     world.run(&["acquire", "x", "-w", "300ms"]).assert_code(75);
     watched.kill();
     // Now there is proof that all of the holder is gone.
@@ -184,7 +203,7 @@ fn a_release_ends_the_keeping() {
     let kept = Kept::acquire(&world, &watched, &["--ttl", "1s"]);
     as_owner(&world, &kept.owner, &["release", "x"]).assert_code(0);
     let (_, next) = acquire(&world, &["x", "-n", "--ttl", "10m"]);
-    kept.await_end();
+    kept.keeper.await_end();
     as_owner(&world, &next, &["release", "x"]).assert_code(0);
 }
 
@@ -194,7 +213,7 @@ fn a_break_ends_the_keeping() {
     let watched = Watched::start();
     let kept = Kept::acquire(&world, &watched, &["--ttl", "1s"]);
     world.run(&["break", "x", "--yes"]).assert_code(0);
-    kept.await_end();
+    kept.keeper.await_end();
     world.run(&["acquire", "x", "-w", "50s"]).assert_code(0);
 }
 
@@ -233,7 +252,8 @@ fn a_keeper_has_a_session_of_its_own_and_nothing_of_its_callers() {
     command.args(["-c", &script, env!("CARGO_BIN_EXE_cerrojo"), &world.store()]);
     let run = Running::start(world.prepare(command)).finish();
     let answer = crate::scripts::answer(&run);
-    let keeper = answer["keeper_pid"].as_u64().unwrap().try_into().unwrap();
+    let owned = Keeper::of(&answer).unwrap();
+    let keeper = owned.0;
     assert_eq!(stat(keeper).unwrap()[3], keeper.to_string(), "its session");
     assert!(!command_line(keeper).contains("local:"), "the store's URL may hold a password");
     for descriptor in fs::read_dir(format!("/proc/{keeper}/fd")).unwrap() {
@@ -252,6 +272,8 @@ fn a_shell_does_not_wait_for_the_keeper() {
     let mut command = Command::new("sh");
     command.args(["-c", &script, env!("CARGO_BIN_EXE_cerrojo")]);
     let run = Running::start(world.prepare(command)).finish();
-    assert_eq!(crate::scripts::answer(&run)["kept_until_pid"].to_string(), watched.id());
+    let answer = crate::scripts::answer(&run);
+    let _keeper = Keeper::of(&answer);
+    assert_eq!(answer["kept_until_pid"].to_string(), watched.id());
     world.run(&["show", "x"]).assert_code(0);
 }

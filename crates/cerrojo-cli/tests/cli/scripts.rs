@@ -12,7 +12,10 @@ use std::{
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::world::{Finished, Running, World, eventually};
+use crate::{
+    kept::Keeper,
+    world::{Finished, Running, World, eventually},
+};
 
 /// What a shell script needs to read an answer with.
 const FIELD: &str = r#"field() { sed "s/.*\"$1\":\"\([^\"]*\)\".*/\1/"; }"#;
@@ -295,17 +298,8 @@ fn every_command_works_on_every_store() {
         for (arguments, code) in cases {
             let run = world.run(&[&["--store", store], *arguments].concat());
             run.assert_code(*code);
-            end_keeper(&run);
+            drop(Keeper::of(&serde_json::from_str(&run.stdout).unwrap_or_default()));
         }
-    }
-}
-
-/// A keeper in memory is beyond the reach of anyone.
-fn end_keeper(run: &Finished) {
-    let answer: Value = serde_json::from_str(&run.stdout).unwrap_or_default();
-    if let Some(keeper) = answer["keeper_pid"].as_i64() {
-        let keeper = rustix::process::Pid::from_raw(i32::try_from(keeper).unwrap()).unwrap();
-        rustix::process::kill_process(keeper, Signal::KILL).unwrap();
     }
 }
 

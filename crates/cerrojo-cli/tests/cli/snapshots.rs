@@ -5,7 +5,8 @@
 use std::{fmt::Write, fs, path::PathBuf};
 
 use crate::{
-    scripts::{acquire, as_owner},
+    kept::Keeper,
+    scripts::{acquire, answer, as_owner},
     world::{Finished, World},
 };
 
@@ -89,7 +90,9 @@ fn scripts() {
         "acquire_contended_json",
         &["--json", "acquire", "nightly-report", "-n", "-E", "9"],
     );
-    check(&world, "acquired_for_pid", &["acquire", "kept", "--pid", &own]);
+    let kept = world.run(&["acquire", "kept", "--pid", &own]);
+    let _keeper = Keeper::of(&answer(&kept));
+    show("acquired_for_pid", &format!("acquire kept --pid {own}"), &kept);
     check(&world, "acquire_contended_for_pid", &["acquire", "kept", "-n", "--pid", &own]);
     check(&world, "renew_not_held", &["renew", "nightly-report", "--owner", &owner]);
     check(&world, "release_not_held", &["release", "nightly-report", "--owner", &owner]);
