@@ -7,7 +7,7 @@
 //! only make the gap smaller: the freeze can come just after the look.
 //!
 //! * Without a fence, the second's payment vanishes.
-//! * With a fence in the file, the first is refused: the file has seen a greater token.
+//! * With a fence beside the file, the first is refused: the fence has seen a greater token.
 //!
 //! `cargo run --example fenced_write`; the exit code says whether both stories came out like this.
 //! The story is Kleppmann's, "How to do distributed locking" (2016).
@@ -15,7 +15,7 @@
 
 use std::{
     error::Error,
-    fs::{self, File},
+    fs,
     io::{BufRead, BufReader, Write},
     path::{Path, PathBuf},
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
@@ -23,9 +23,9 @@ use std::{
 };
 
 use cerrojo::{
-    FencingToken, Locker, Ttl,
+    FencedGuard, Locker, Ttl,
     backend::local::Local,
-    fence::{Fence, Stale},
+    fence::{FileError, file::FencedFile},
 };
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -48,9 +48,9 @@ fn main() -> Result<()> {
     }
 }
 
-// The file and its fence.
+// The file.
 
-/// A balance in a file, and beside it the greatest token that has had access.
+/// A balance in a file, with a fence or without.
 struct Account {
     folder: PathBuf,
     fenced: bool,
@@ -59,44 +59,33 @@ struct Account {
 impl Account {
     fn open(folder: &Path, fenced: bool) -> Result<Self> {
         let account = Self { folder: folder.to_owned(), fenced };
-        account.replace(Fence::default(), OPENING_BALANCE)?;
+        fs::write(account.path(), OPENING_BALANCE.to_string())?;
         Ok(account)
     }
 
     /// A read is an access too: it raises the fence, so that no older holder can write after it.
-    fn read(&self, token: FencingToken) -> Result<u64> {
-        self.access(token, |balance| balance)
-    }
-
-    fn write(&self, token: FencingToken, balance: u64) -> Result<u64> {
-        self.access(token, |_| balance)
-    }
-
-    /// Check and change are one step: the flock is held for microseconds, by the file's side, not by its user.
-    fn access(&self, token: FencingToken, change: impl FnOnce(u64) -> u64) -> Result<u64> {
-        let turn = File::create(self.folder.join("turn"))?;
-        turn.lock()?;
-        let (mut fence, balance) = self.load()?;
-        if self.fenced {
-            fence.admit(token)?;
+    async fn read(&self, guard: &FencedGuard) -> Result<u64> {
+        if !self.fenced {
+            return self.balance();
         }
-        let balance = change(balance);
-        self.replace(fence, balance)?;
-        Ok(balance)
+        let file = FencedFile::at(self.path());
+        let bytes = file.read(guard.token(), guard.store_id()).await?.ok_or("no account")?;
+        Ok(str::from_utf8(&bytes)?.parse()?)
     }
 
-    fn load(&self) -> Result<(Fence, u64)> {
-        let text = fs::read_to_string(self.path())?;
-        let (highest, balance) =
-            text.trim().split_once('\n').ok_or("the account file is damaged")?;
-        Ok((Fence::resume(highest.parse()?), balance.parse()?))
+    async fn write(&self, guard: &FencedGuard, balance: u64) -> Result<()> {
+        let text = balance.to_string();
+        if self.fenced {
+            let file = FencedFile::at(self.path());
+            file.update(guard.token(), guard.store_id(), |_| text).await?;
+        } else {
+            fs::write(self.path(), text)?;
+        }
+        Ok(())
     }
 
-    /// Fence and balance change together or not at all. (A bank would sync the file before the rename.)
-    fn replace(&self, fence: Fence, balance: u64) -> Result<()> {
-        let draft = self.folder.join("account.new");
-        fs::write(&draft, format!("{}\n{balance}\n", fence.highest()))?;
-        Ok(fs::rename(draft, self.path())?)
+    fn balance(&self) -> Result<u64> {
+        Ok(fs::read_to_string(self.path())?.parse()?)
     }
 
     fn path(&self) -> PathBuf {
@@ -111,12 +100,12 @@ impl Account {
 async fn book(payment: u64, account: &Account) -> Result<()> {
     let locks = Locker::new(Local::connect(account.folder.join("locks")).await?);
     let guard = locks.acquire("account").ttl(Ttl::secs(1)?).wait(Duration::from_secs(20)).await?;
-    let balance = account.read(guard.token())?;
+    let balance = account.read(&guard).await?;
     println!("takes the lock with token {}, reads {balance}", guard.token());
     wait_for_word()?;
-    match account.write(guard.token(), balance + payment) {
-        Ok(balance) => println!("writes {balance}"),
-        Err(error) if error.is::<Stale>() => println!("is refused: {error}"),
+    match account.write(&guard, balance + payment).await {
+        Ok(()) => println!("writes {}", balance + payment),
+        Err(error) if is_stale(error.as_ref()) => println!("is refused: {error}"),
         Err(error) => return Err(error),
     }
     match guard.release().await {
@@ -124,6 +113,10 @@ async fn book(payment: u64, account: &Account) -> Result<()> {
         Err(error) => println!("learns too late: {error}"),
     }
     Ok(())
+}
+
+fn is_stale(error: &(dyn Error + 'static)) -> bool {
+    matches!(error.downcast_ref(), Some(FileError::Stale(_)))
 }
 
 fn wait_for_word() -> Result<()> {
@@ -144,7 +137,7 @@ fn tell_both() -> Result<()> {
         "  {OPENING_BALANCE} + {FIRST_PAYMENT} + {SECOND_PAYMENT} = {balance}: the second's payment is lost.\n"
     );
 
-    println!("With a fence in the file:");
+    println!("With a fence beside the file:");
     let balance = tell(true)?;
     expect(balance, OPENING_BALANCE + SECOND_PAYMENT, "the first was to be refused")?;
     println!(
@@ -176,7 +169,7 @@ fn tell(fenced: bool) -> Result<u64> {
     first.signal(Signal::CONT, "wakes, and knows of nothing")?;
     first.goes_on()?;
     first.ends()?;
-    Ok(account.load()?.1)
+    account.balance()
 }
 
 /// A clerk's process; killed when dropped.

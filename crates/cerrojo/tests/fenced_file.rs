@@ -36,27 +36,30 @@ const SHORT: Duration = Duration::from_millis(100);
 
 type Proof = fn() -> Result<(), Failed>;
 
-const TRIALS: &[(&str, Proof)] = &[
-    ("a_kill_leaves_old_or_new_and_never_a_lower_fence", kills),
-    ("a_power_loss_leaves_old_or_new_and_never_a_lower_fence", power_losses),
-    ("a_kill_leaves_whole_records_in_the_log", log_kills),
-    ("a_power_loss_leaves_whole_records_in_the_log", log_power_losses),
-    ("a_frozen_client_holds_others_off_until_their_deadline_and_corrupts_nothing", frozen),
-    ("a_crowd_loses_no_update_and_gets_no_stale_one_in", crowd),
-    ("a_crowd_appends_to_a_log_in_the_order_of_tokens", log_crowd),
-    ("a_read_raises_the_fence_of_a_file", reads),
-    ("a_token_of_another_store_is_refused_until_the_store_is_adopted", other_store),
-    ("a_damaged_state_is_refused", damaged),
-    ("a_file_without_a_state_has_admitted_nothing", no_state),
-    ("a_link_is_refused_and_nothing_is_written_through_it", links),
-    ("modes_are_kept_and_nothing_is_left_lying_about", modes),
-    ("a_change_that_panics_changes_nothing_and_lets_others_in", panics),
+/// Each trial by the name of its function.
+macro_rules! trials {
+    ($($proof:ident),* $(,)?) => { [$((stringify!($proof), $proof as Proof)),*] };
+}
+
+const TRIALS: &[(&str, Proof)] = &trials![
+    a_kill_leaves_old_or_new_and_never_a_lower_fence,
+    a_power_loss_leaves_old_or_new_and_never_a_lower_fence,
+    a_kill_leaves_whole_records_in_the_log,
+    a_power_loss_leaves_whole_records_in_the_log,
+    a_frozen_client_holds_others_off_until_their_deadline_and_corrupts_nothing,
+    a_crowd_loses_no_update_and_gets_no_stale_one_in,
+    a_crowd_appends_to_a_log_in_the_order_of_tokens,
+    a_read_raises_the_fence_of_a_file,
+    a_token_of_another_store_is_refused_until_the_store_is_adopted,
+    a_damaged_state_is_refused,
+    a_file_without_a_state_has_admitted_nothing,
+    a_link_is_refused_and_nothing_is_written_through_it,
+    modes_are_kept_and_nothing_is_left_lying_about,
+    a_change_that_panics_changes_nothing_and_lets_others_in,
 ];
 
-const ON_DISK: &[(&str, Proof)] = &[
-    ("a_full_disk_changes_nothing", full_disk),
-    ("a_read_only_disk_changes_nothing", read_only_disk),
-];
+const ON_DISK: &[(&str, Proof)] =
+    &trials![a_full_disk_changes_nothing, a_read_only_disk_changes_nothing,];
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().collect();
@@ -258,7 +261,7 @@ fn listed(path: &Path) -> Vec<String> {
 
 // Crashes.
 
-fn kills() -> Result<(), Failed> {
+fn a_kill_leaves_old_or_new_and_never_a_lower_fence() -> Result<(), Failed> {
     let (_folder, path) = place();
     let mut last = 0;
     for round in 0..rounds(60, 1_000) {
@@ -276,7 +279,7 @@ fn check_file(path: &Path, last: u64) -> u64 {
     highest
 }
 
-fn power_losses() -> Result<(), Failed> {
+fn a_power_loss_leaves_old_or_new_and_never_a_lower_fence() -> Result<(), Failed> {
     let (folder, path) = place();
     let power = PowerLoss::new(folder.path())?;
     let mut last = 0;
@@ -298,7 +301,7 @@ fn spare(round: usize, name: &Path) -> bool {
     }
 }
 
-fn log_kills() -> Result<(), Failed> {
+fn a_kill_leaves_whole_records_in_the_log() -> Result<(), Failed> {
     let (_folder, path) = place();
     let mut last = 0;
     for round in 0..rounds(40, 1_000) {
@@ -322,7 +325,7 @@ fn check_log(path: &Path, last: u64) -> u64 {
     highest
 }
 
-fn log_power_losses() -> Result<(), Failed> {
+fn a_power_loss_leaves_whole_records_in_the_log() -> Result<(), Failed> {
     let (folder, path) = place();
     let power = PowerLoss::new(folder.path())?;
     let mut last = 0;
@@ -337,7 +340,8 @@ fn log_power_losses() -> Result<(), Failed> {
 
 // Freezes and crowds.
 
-fn frozen() -> Result<(), Failed> {
+fn a_frozen_client_holds_others_off_until_their_deadline_and_corrupts_nothing() -> Result<(), Failed>
+{
     let (_folder, path) = place();
     let file = FencedFile::at(&path);
     block_on(file.update(token(1), store(), |_| page(1)))?;
@@ -385,7 +389,7 @@ fn run_crowd(role: &str, path: &Path, turns: usize) -> Result<usize, Failed> {
     Ok(CHILDREN * turns)
 }
 
-fn crowd() -> Result<(), Failed> {
+fn a_crowd_loses_no_update_and_gets_no_stale_one_in() -> Result<(), Failed> {
     let (_folder, path) = place();
     let done = run_crowd("crowd", &path, 200)?;
     let text = fs::read_to_string(&path)?;
@@ -396,7 +400,7 @@ fn crowd() -> Result<(), Failed> {
     Ok(())
 }
 
-fn log_crowd() -> Result<(), Failed> {
+fn a_crowd_appends_to_a_log_in_the_order_of_tokens() -> Result<(), Failed> {
     let (_folder, path) = place();
     let done = run_crowd("log-crowd", &path, rounds(50, 500))?;
     let records = block_on(FencedLog::at(&path).records())?;
@@ -407,7 +411,7 @@ fn log_crowd() -> Result<(), Failed> {
 
 // Rules.
 
-fn reads() -> Result<(), Failed> {
+fn a_read_raises_the_fence_of_a_file() -> Result<(), Failed> {
     let (_folder, path) = place();
     let file = FencedFile::at(&path);
     assert_eq!(block_on(file.read(token(33), store()))?, None);
@@ -419,7 +423,7 @@ fn reads() -> Result<(), Failed> {
     Ok(())
 }
 
-fn other_store() -> Result<(), Failed> {
+fn a_token_of_another_store_is_refused_until_the_store_is_adopted() -> Result<(), Failed> {
     let (_folder, path) = place();
     let (file, new) = (FencedFile::at(&path), StoreId::from_bytes([0xB; 16]));
     block_on(file.update(token(9), store(), |_| page(9)))?;
@@ -437,7 +441,7 @@ fn other_store() -> Result<(), Failed> {
     Ok(())
 }
 
-fn damaged() -> Result<(), Failed> {
+fn a_damaged_state_is_refused() -> Result<(), Failed> {
     let (folder, path) = place();
     let (file, state) = (FencedFile::at(&path), folder.path().join("data.fence"));
     block_on(file.update(token(9), store(), |_| page(9)))?;
@@ -460,7 +464,7 @@ fn damaged() -> Result<(), Failed> {
     Ok(())
 }
 
-fn no_state() -> Result<(), Failed> {
+fn a_file_without_a_state_has_admitted_nothing() -> Result<(), Failed> {
     let (_folder, path) = place();
     fs::write(&path, page(1))?;
     let file = FencedFile::at(&path);
@@ -471,7 +475,7 @@ fn no_state() -> Result<(), Failed> {
     Ok(())
 }
 
-fn links() -> Result<(), Failed> {
+fn a_link_is_refused_and_nothing_is_written_through_it() -> Result<(), Failed> {
     for name in ["data", "data.fence", "data.fence.lock"] {
         refused_behind_a_link(name, None)?;
         refused_behind_a_link(name, Some(b"precious"))?;
@@ -497,7 +501,7 @@ fn refused_behind_a_link(name: &str, behind: Option<&[u8]>) -> Result<(), Failed
     Ok(())
 }
 
-fn modes() -> Result<(), Failed> {
+fn modes_are_kept_and_nothing_is_left_lying_about() -> Result<(), Failed> {
     let (_folder, path) = place();
     let file = FencedFile::at(&path);
     for (number, mode) in (1..).zip([0o600, 0o640, 0o664, 0o755, 0o400]) {
@@ -512,7 +516,7 @@ fn modes() -> Result<(), Failed> {
     Ok(())
 }
 
-fn panics() -> Result<(), Failed> {
+fn a_change_that_panics_changes_nothing_and_lets_others_in() -> Result<(), Failed> {
     let (_folder, path) = place();
     let file = FencedFile::at(&path);
     block_on(file.update(token(1), store(), |_| page(1)))?;
@@ -546,7 +550,7 @@ fn assert_refused(path: &Path, kind: ErrorKind) {
     assert!(!listed(path).iter().any(|name| name.ends_with("draft")), "{:?}", listed(path));
 }
 
-fn full_disk() -> Result<(), Failed> {
+fn a_full_disk_changes_nothing() -> Result<(), Failed> {
     let disk = Disk::new(256 * 1024)?;
     let (path, log) = (disk.path().join("data"), FencedLog::at(disk.path().join("log")));
     block_on(FencedFile::at(&path).update(token(1), store(), |_| page(1)))?;
@@ -563,7 +567,7 @@ fn full_disk() -> Result<(), Failed> {
     Ok(())
 }
 
-fn read_only_disk() -> Result<(), Failed> {
+fn a_read_only_disk_changes_nothing() -> Result<(), Failed> {
     let disk = Disk::new(256 * 1024)?;
     let path = disk.path().join("data");
     block_on(FencedFile::at(&path).update(token(1), store(), |_| page(1)))?;

@@ -2,6 +2,8 @@
 
 use std::{
     fs::{self, File},
+    os::unix::fs::{PermissionsExt, symlink},
+    path::Path,
     process::{Command, Stdio},
 };
 
@@ -138,7 +140,7 @@ fn has_open(descriptors: &str, name: &str) -> bool {
 fn what_is_no_fence_or_no_file_is_left_alone() {
     let world = World::new();
     fs::write(world.path("text"), "hello").unwrap();
-    std::os::unix::fs::symlink("text", world.path("link")).unwrap();
+    symlink("text", world.path("link")).unwrap();
     world.run(&["fence", "admit", "text", "1"]).assert_code(65);
     world.run(&["fence", "admit", "link", "1"]).assert_code(64);
     world.run(&["fence", "admit", ".", "1"]).assert_code(64);
@@ -203,4 +205,23 @@ fn what_people_and_programs_read_of_fences() {
     check(&world, "fence_damaged", &["fence", "show", "FILE"]);
     check(&world, "fence_no_state", &["fence", "admit", "FILE", "5"]);
     check(&world, "fence_no_folder", &["fence", "admit", "no-folder/STATE", "5"]);
+}
+
+/// Both scripts of docs/fences.md, with a stand-in for what the first calls.
+#[test]
+fn the_scripts_of_the_page_work() {
+    let world = World::new();
+    let page = include_str!("../../../../docs/fences.md");
+    let blocks = page.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+    let scripts: Vec<_> = blocks.filter(|script| script.contains("cerrojo run")).collect();
+    assert_eq!(scripts.len(), 2);
+    fs::write(world.path("report.sh"), "#!/bin/sh\necho fine\n").unwrap();
+    fs::set_permissions(world.path("report.sh"), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::write(world.path("count"), "41").unwrap();
+    let programs = Path::new(env!("CARGO_BIN_EXE_cerrojo")).parent().unwrap();
+    let script = format!("PATH={}:$PATH; set -e\n{}", programs.display(), scripts.join("\n"));
+    let mut shell = world.prepare(Command::new("sh"));
+    shell.args(["-c", &script]);
+    Running::start(shell).finish().assert_code(0);
+    assert_eq!((world.read("report.html"), world.read("count")), ("fine\n".into(), "42\n".into()));
 }

@@ -26,27 +26,23 @@ pub(super) struct Turn(File);
 impl Turn {
     /// Waits for the lock on the file at `path`, for no longer than `wait`. Cancel safe.
     ///
-    /// A blocking lock could neither be cancelled nor end at a deadline, so the lock is tried again and again.
+    /// A blocking lock could neither be cancelled nor end at a deadline, so the lock is tried again and again: that
+    /// waits for nobody, and needs no thread of its own.
     pub(super) async fn take(path: PathBuf, wait: Duration) -> Result<Self, FileError> {
         let (deadline, mut pause) = (Deadline::after(wait), FIRST_PAUSE);
+        let lock = path.clone();
+        let file = blocking(move || open(&lock)).await?;
         loop {
             let is_last = deadline.has_passed();
-            let lock = path.clone();
-            match blocking(move || Self::attempt(&lock)).await? {
-                Some(turn) => return Ok(turn),
-                None if is_last => return Err(FileError::Busy { path, waited: wait }),
-                None => pause_until(deadline, pause).await,
+            match file.try_lock() {
+                Ok(()) => return Ok(Self(file)),
+                Err(TryLockError::Error(error)) => return Err(FileError::io("lock", path)(error)),
+                Err(TryLockError::WouldBlock) if is_last => {
+                    return Err(FileError::Busy { path, waited: wait });
+                }
+                Err(TryLockError::WouldBlock) => pause_until(deadline, pause).await,
             }
             pause = (pause * 2).min(LONGEST_PAUSE);
-        }
-    }
-
-    fn attempt(path: &Path) -> Result<Option<Self>, FileError> {
-        let file = open(path)?;
-        match file.try_lock() {
-            Ok(()) => Ok(Some(Self(file))),
-            Err(TryLockError::WouldBlock) => Ok(None),
-            Err(TryLockError::Error(error)) => Err(FileError::io("lock", path)(error)),
         }
     }
 }
