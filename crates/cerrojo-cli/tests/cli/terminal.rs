@@ -33,7 +33,7 @@ fn the_command_reads_the_terminal_and_gives_it_back() {
 fn ctrl_c_reaches_the_command() {
     let world = World::new();
     let line = format!(
-        "exec {CERROJO} run x -- sh -c 'trap \"exit 6\" INT; touch ready; while [ ! -e let-go ]; do sleep 0.05; done'"
+        "exec {CERROJO} run x -- sh -c 'trap \"exit 6\" INT; touch ready; while [ -e ready ] && [ ! -e let-go ]; do sleep 0.05; done'"
     );
     let mut terminal = on_a_terminal(&world, &line);
     world.await_file("ready");

@@ -106,7 +106,7 @@ impl World {
     /// Holds `name` until [`World::let_go`], from when this returns.
     pub(crate) fn hold(&self, name: &str) -> Running {
         let held = format!("held.{}", name.replace('/', "."));
-        let script = format!("touch {held}; while [ ! -e let-go ]; do sleep 0.02; done");
+        let script = format!("touch {held}; while [ -e {held} ] && [ ! -e let-go ]; do sleep 0.02; done");
         let running = self.start_script(&["--ttl", "10m", name], &script);
         self.await_file(&held);
         running
