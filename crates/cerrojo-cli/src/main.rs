@@ -11,6 +11,7 @@ mod output;
 mod signals;
 mod store;
 mod terminal;
+mod waiting;
 
 use std::process::ExitCode;
 

@@ -3,11 +3,15 @@
 use std::{
     ffi::OsString,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
-use cerrojo::{AnyLocker, Error, ErrorKind, Options};
+use cerrojo::{AnyLocker, Deadline, Error, ErrorKind, Options};
 
-use crate::{args::Asking, exit::Failure};
+use crate::{args::Asking, exit::Failure, output::Output};
+
+/// How long the end of the program waits for what still has to be given back.
+const CLOSE_LIMIT: Duration = Duration::from_secs(5);
 
 /// Opens the store that a URL names.
 pub(crate) async fn connect(url: &str) -> Result<AnyLocker, Failure> {
@@ -41,6 +45,13 @@ pub(crate) async fn connect_for(
         return Err(Error::new(ErrorKind::Invalid, message).into());
     }
     Ok(store)
+}
+
+/// Waits a while for what still has to be given back, before the program ends.
+pub(crate) async fn close(store: &AnyLocker, output: Output) {
+    if let Err(error) = store.close(Deadline::after(CLOSE_LIMIT)).await {
+        output.warning(&error);
+    }
 }
 
 /// The place for state by the XDG convention. The library reads no environment, so it is found here.

@@ -4,10 +4,6 @@ use std::time::Duration;
 
 use cerrojo::{AnyLocker, BoundTo, clock};
 
-use super::run::{
-    close,
-    waiting::{Waited, unless_interrupted, with_display},
-};
 use crate::{
     args::AcquireArgs,
     exit::{Exit, Failure},
@@ -16,6 +12,7 @@ use crate::{
     output::{self, Output},
     signals::Signals,
     store,
+    waiting::{Waited, unless_interrupted, with_display},
 };
 
 /// How long the end of the program waits for a keeper to give back what it has.
@@ -47,7 +44,7 @@ async fn leave(
         Waited::Ready(Ok(held)) => hand_out(held, &store, output).await,
         Waited::Ready(Err(error)) => Err(error.into()),
     };
-    close(&store, output).await;
+    store::close(&store, output).await;
     outcome
 }
 

@@ -2,18 +2,14 @@
 
 mod hold;
 mod runner;
-pub(super) mod waiting;
 
 use std::{
     ffi::OsString, io, os::unix::process::ExitStatusExt, process::ExitStatus, time::Duration,
 };
 
-use cerrojo::{AnyLocker, Deadline, Error, ErrorKind, LockName, Result};
+use cerrojo::{AnyLocker, Error, ErrorKind, LockName, Result};
 
-use self::{
-    runner::{Ended, Runner},
-    waiting::{Waited, unless_interrupted, with_display},
-};
+use self::runner::{Ended, Runner};
 use crate::{
     args::RunArgs,
     exit::{Exit, Failure},
@@ -22,10 +18,8 @@ use crate::{
     output::Output,
     signals::{Children, Signals},
     store,
+    waiting::{Waited, unless_interrupted, with_display},
 };
-
-/// How long the end of the program waits for what still has to be given back.
-const CLOSE_LIMIT: Duration = Duration::from_secs(5);
 
 /// What was asked for.
 struct Run<'a> {
@@ -58,7 +52,7 @@ impl Run<'_> {
         };
         let mut runner = Runner::new(guarded, group, signals, children);
         let outcome = self.under_lock(&store, &mut runner).await;
-        close(&store, self.output).await;
+        store::close(&store, self.output).await;
         outcome
     }
 
@@ -136,12 +130,6 @@ impl Run<'_> {
     fn not_run(&self, error: io::Error) -> Failure {
         let program = self.words.first().cloned().unwrap_or_default();
         Failure::spawn(&program, error)
-    }
-}
-
-pub(super) async fn close(store: &AnyLocker, output: Output) {
-    if let Err(error) = store.close(Deadline::after(CLOSE_LIMIT)).await {
-        output.warning(&error);
     }
 }
 

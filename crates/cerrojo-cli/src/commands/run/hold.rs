@@ -2,10 +2,6 @@
 
 use cerrojo::{AnyLocker, BoundTo, Error, ErrorKind, LockName};
 
-use super::{
-    close,
-    waiting::{Waited, unless_interrupted, with_display},
-};
 use crate::{
     args::RunArgs,
     exit::{Exit, Failure},
@@ -13,6 +9,7 @@ use crate::{
     output::Output,
     signals::Signals,
     store,
+    waiting::{Waited, unless_interrupted, with_display},
 };
 
 pub(super) async fn run(args: &RunArgs, store: &str, output: Output) -> Result<Exit, Failure> {
@@ -23,7 +20,7 @@ pub(super) async fn run(args: &RunArgs, store: &str, output: Output) -> Result<E
         Waited::Interrupted(signal) => return Ok(signal.into()),
     };
     let outcome = under_lock(args, &store, &mut signals, output).await;
-    close(&store, output).await;
+    store::close(&store, output).await;
     outcome
 }
 

@@ -6,12 +6,12 @@ use std::{io, os::unix::process::ExitStatusExt, process::ExitStatus, time::Durat
 use cerrojo::{BoundTo, Instant, LostSignal, clock};
 use rustix::process::{Pid, Signal};
 
-use super::waiting::{Waited, interrupt};
 use crate::{
     exit::Failure,
     guardian::{Go, Guarded, Lease, OnLost, Order, Report},
     signals::{Children, Signals},
     terminal::{self, Job, Terminal},
+    waiting::{Waited, interrupt},
 };
 
 /// How long after the end of the validity a guardian is still given to say that the command is gone.
@@ -25,7 +25,7 @@ pub(super) enum Ended {
     NotRun(io::Error),
     /// The lease was running out.
     ByUs,
-    /// The guardian was killed.
+    /// The guardian was killed, or did not answer.
     WithItsGuardian,
 }
 
@@ -98,7 +98,7 @@ impl Runner {
                         return ended;
                     }
                 }
-                Event::Report(None) => return self.without_guardian().await,
+                Event::Report(None) | Event::Overdue => return self.without_guardian().await,
                 Event::Signal(signal) => self.pass_on(signal),
                 Event::ChildChanged => self.guarded.wake(),
                 Event::ValidUntil(valid_until) => {
@@ -106,7 +106,6 @@ impl Runner {
                     end = valid_until.unwrap_or(end);
                     self.tell_validity(valid_until);
                 }
-                Event::Overdue => self.guarded.give_up(),
             }
         }
     }
@@ -160,7 +159,7 @@ impl Runner {
     }
 
     async fn without_guardian(&mut self) -> Ended {
-        self.guarded.end_orphans().await;
+        self.guarded.end().await;
         self.terminal.take_back_and_reset();
         Ended::WithItsGuardian
     }
