@@ -133,9 +133,11 @@ async fn write(file: &FencedFile) {
     let first = file.state().await.unwrap().highest() + 1;
     say(&format!("from {first}"));
     for number in first.. {
-        // The first access under a grant reads.
-        let old = file.read(token(number), store()).await.unwrap();
-        assert!(old.is_none_or(|old| writer_of(&old) < number));
+        // The first access under a grant reads or writes.
+        if number.is_multiple_of(2) {
+            let old = file.read(token(number), store()).await.unwrap();
+            assert!(old.is_none_or(|old| writer_of(&old) < number));
+        }
         file.update(token(number), store(), move |_| page(number)).await.unwrap();
         say(&format!("done {number}"));
     }
