@@ -21,6 +21,7 @@ pub(crate) const TRIALS: &[(&str, Proof)] = &[
     ("what_a_command_leaves_in_the_background_is_left_alone", forks_and_exits),
     ("a_background_process_is_ended_when_its_runner_is_killed", background_of_a_killed_runner),
     ("a_killed_runner_frees_long_before_its_ttl", killed_runner_frees),
+    ("what_outlives_runner_and_guardian_in_the_group_keeps_the_lock", group_keeps_the_lock),
 ];
 
 /// The file stays locked until all processes that have it open are gone.
@@ -123,5 +124,21 @@ fn killed_runner_frees() {
         held(&world, &["x", "--ttl", "10m"], &format!("{ALONE} touch ready; {FOREVER}"));
     cast.runner.signal(Signal::KILL);
     enters_alone(&world, world.start_script(&["x", "-w", "60s"], NEXT));
-    assert!(!cast.guardian.is_alive() || !cast.command.is_alive());
+    assert!(!cast.command.is_alive());
+}
+
+/// The kernel ends the command's first process only. The store asks for the whole group.
+fn group_keeps_the_lock() {
+    let world = world();
+    let script = format!("{ALONE} ({FOREVER}) & touch ready; wait");
+    let (_runner, cast) = held(&world, &["x", "--ttl", "10m"], &script);
+    cast.guardian.signal(Signal::KILL);
+    cast.runner.signal(Signal::KILL);
+    eventually("the end of the command", || !cast.command.is_alive());
+    let next = world.start_script(&["x"], NEXT);
+    for _ in 0..3 {
+        world.run_script(&["x", "-n"], "true").assert_code(75);
+    }
+    std::fs::remove_file(world.path("stay")).unwrap();
+    enters_alone(&world, next);
 }

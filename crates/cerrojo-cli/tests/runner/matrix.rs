@@ -45,6 +45,8 @@ enum Then {
     GoesOn,
     /// The command is ended while the lease is still valid; the TTL frees the lock. When the runner goes on, it says 79.
     IsEndedInTime,
+    /// Nothing ends the command until they go on, which is after the end of its lease: only the token protects.
+    OutlivesItsLease,
     /// Others do not wait for it for longer than its TTL; when it goes on, it takes its turn.
     LosesItsTurn,
 }
@@ -82,7 +84,7 @@ use Grandchild::{Ended, LeftAlone};
 use Phase::{Holding, Waiting};
 use Shape::{Plain, WithGrandchild};
 use Target::{Command, Guardian, Runner, RunnerAndGuardian};
-use Then::{Ends, GoesOn, IsEndedInTime, LosesItsTurn};
+use Then::{Ends, GoesOn, IsEndedInTime, LosesItsTurn, OutlivesItsLease};
 
 const POLITE: &[Signal] = &[Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT];
 const KILL: &[Signal] = &[Signal::KILL];
@@ -112,6 +114,7 @@ const MATRIX: &[Line] = &[
     Line(Holding, Command, BOTH, KILL, Ends(Code::OfSignal, LeftAlone)),
     Line(Holding, Command, BOTH, STOP, GoesOn),
     Line(Holding, RunnerAndGuardian, BOTH, KILL, Ends(Code::Killed, LeftAlone)),
+    Line(Holding, RunnerAndGuardian, BOTH, STOP, OutlivesItsLease),
 ];
 
 /// A trial each.
@@ -142,6 +145,7 @@ const WITH_GRANDCHILD: &str = "ulimit -c 0; exec 9> group; flock -n 9 || exit 9;
 const NEXT: &str =
     "flock -n group true || exit 8; flock -n away true || exit 7; echo $CERROJO_TOKEN";
 const ONLY_THE_GRANDCHILD_IS_THERE: i32 = 7;
+const THE_COMMAND_IS_THERE: i32 = 8;
 
 /// So long that nobody enters by its end.
 const LONG: &[&str] = &["x", "--ttl", "10m", "--grace", "1s"];
@@ -190,6 +194,12 @@ impl Row {
                 self.wake(&cast);
                 runner.finish().assert_code(79);
             }
+            OutlivesItsLease => {
+                next.finish().assert_code(THE_COMMAND_IS_THERE);
+                self.wake(&cast);
+                runner.finish().assert_code(79);
+                assert_next(world, &world.run_script(LONG, NEXT), Ended, None);
+            }
         }
         gone(&cast);
     }
@@ -216,7 +226,7 @@ impl Row {
                 runner.finish().assert_code(0);
                 next.finish().assert_code(0);
             }
-            IsEndedInTime | LosesItsTurn => {
+            IsEndedInTime | LosesItsTurn | OutlivesItsLease => {
                 world.let_go();
                 next.finish().assert_code(0);
                 assert!(!world.path("ready").exists(), "it ran");

@@ -10,17 +10,21 @@ use crate::{Proof, world::World};
 
 pub(crate) const TRIALS: &[(&str, Proof)] = &[
     ("a_pager_works", pager),
+    ("a_pager_behind_a_pipe_works", pager_behind_a_pipe),
     ("an_editor_works", editor),
     ("an_interactive_shell_works", interactive_shell),
     ("ctrl_c_ends_the_command_and_frees_the_lock", ctrl_c),
     ("ctrl_c_ends_the_wait", ctrl_c_while_waiting),
     ("ctrl_z_gives_the_shell_its_terminal_and_fg_goes_on", ctrl_z),
+    ("ctrl_z_and_bg_go_on_and_renew", ctrl_z_and_bg),
     ("ctrl_z_for_too_long_ends_the_command_and_says_so", ctrl_z_too_long),
     ("a_waiter_shows_who_holds_the_lock_until_it_enters", waiting_display),
 ];
 
 const LIMIT: Duration = Duration::from_secs(60);
-const PROMPT: &str = "ready> ";
+/// Without the blank behind it, which the screen does not show at the end of a line.
+const PROMPT: &str = "ready>";
+const INNER_PROMPT: &str = "inner%";
 const CERROJO: &str = env!("CARGO_BIN_EXE_cerrojo");
 
 /// Whether the trials are left out, which is said; never where all is required.
@@ -41,12 +45,12 @@ impl<'a> Terminal<'a> {
     fn new(world: &'a World) -> Self {
         let terminal = Self { world };
         // A shell that is not interactive, as the one by which tmux starts it, would drop the prompt.
-        let shell = format!("exec env PS1='{PROMPT}' bash --noprofile --norc -i");
+        let shell = format!("exec env PS1='{PROMPT} ' bash --noprofile --norc -i");
         let size = ["-x", "120", "-y", "30"];
         let started = terminal
             .tmux(&[&["-f", "/dev/null", "new-session", "-d"], &size[..], &[&shell]].concat());
         assert!(started.status.success(), "{started:?}");
-        terminal.sees(PROMPT.trim_end());
+        terminal.prompts(PROMPT);
         terminal
     }
 
@@ -92,9 +96,16 @@ impl<'a> Terminal<'a> {
         }
     }
 
+    /// The shell has the terminal: what was typed before might be dropped by a program that puts it back in order.
+    #[track_caller]
+    fn prompts(&self, prompt: &str) {
+        self.awaits(prompt, |screen| last_line(screen).ends_with(prompt));
+    }
+
     /// The shell has the terminal again, and says how the last command ended.
     #[track_caller]
     fn answers(&self, code: i32) {
+        self.prompts(PROMPT);
         self.types("echo \"code:$?\"");
         self.sees(&format!("code:{code}\n"));
     }
@@ -124,11 +135,24 @@ fn pager() {
     is_free(&world);
 }
 
+/// It has to ask for the terminal, since others in the pipeline may need it first.
+fn pager_behind_a_pipe() {
+    let world = World::new();
+    let terminal = Terminal::new(&world);
+    terminal.types("seq -f 'line-%g.' 0 499 | $CERROJO run x -- less");
+    terminal.sees("line-0.");
+    terminal.presses("G");
+    terminal.sees("line-499.");
+    terminal.presses("q");
+    terminal.answers(0);
+    is_free(&world);
+}
+
 fn editor() {
     let world = World::new();
     let terminal = Terminal::new(&world);
     terminal.types("$CERROJO run x -- vi text");
-    terminal.sees("~");
+    terminal.awaits("an empty page", |screen| screen.contains("\n~\n~"));
     terminal.types("ithe text");
     terminal.presses("Escape");
     terminal.types(":wq");
@@ -139,22 +163,23 @@ fn editor() {
 fn interactive_shell() {
     let world = World::new();
     let terminal = Terminal::new(&world);
-    terminal.types("PS1='inner% ' $CERROJO run x -- bash --noprofile --norc -i");
-    terminal.sees("inner% ");
+    let inner = "bash --noprofile --norc -i";
+    terminal.types(&format!("PS1='{INNER_PROMPT} ' $CERROJO run x -- {inner}"));
+    terminal.prompts(INNER_PROMPT);
     terminal.types("echo \"lock:$CERROJO_LOCK\"");
     terminal.sees("lock:x\n");
     // Job control of its own: ^C reaches what it runs, and not itself.
-    terminal.types("sleep 100");
+    terminal.types("sh -c 'touch ready; exec sleep 100'");
+    world.await_file("ready");
     terminal.presses("C-c");
-    terminal.answers(130);
+    terminal.prompts(INNER_PROMPT);
     terminal.types("exit 7");
-    terminal.awaits("the outer prompt", |screen| last_line(screen).starts_with(PROMPT.trim_end()));
     terminal.answers(7);
     is_free(&world);
 }
 
 fn last_line(screen: &str) -> &str {
-    screen.lines().rev().find(|line| !line.is_empty()).unwrap_or_default()
+    screen.trim_end().lines().next_back().unwrap_or_default()
 }
 
 fn ctrl_c() {
@@ -190,6 +215,7 @@ fn ctrl_z() {
     world.await_file("started");
     terminal.presses("C-z");
     terminal.sees("Stopped");
+    terminal.prompts(PROMPT);
     terminal.types("echo \"the shell:$((40 + 2))\"");
     terminal.sees("the shell:42");
     world.run_script(&["x", "-n"], "true").assert_code(75);
@@ -200,6 +226,24 @@ fn ctrl_z() {
     is_free(&world);
 }
 
+fn ctrl_z_and_bg() {
+    let world = World::new();
+    let terminal = Terminal::new(&world);
+    let job = "sh -c 'touch ready; while [ ! -e go ]; do sleep 0.05; done; touch done'";
+    terminal.types(&format!("$CERROJO run x --ttl 4s -- {job}"));
+    world.await_file("ready");
+    terminal.presses("C-z");
+    terminal.sees("Stopped");
+    terminal.prompts(PROMPT);
+    terminal.types("bg");
+    // Past the TTL.
+    world.run_script(&["x", "-w", "5s"], "true").assert_code(75);
+    world.touch("go");
+    terminal.types("wait");
+    terminal.answers(0);
+    assert!(world.path("done").exists());
+}
+
 fn ctrl_z_too_long() {
     let world = World::new();
     let terminal = Terminal::new(&world);
@@ -208,6 +252,7 @@ fn ctrl_z_too_long() {
     world.await_file("ready");
     terminal.presses("C-z");
     terminal.sees("Stopped");
+    terminal.prompts(PROMPT);
     // It enters by the end of the TTL, and the command is gone by then.
     world.run_script(&["x", "-w", "60s"], "flock -n group true").assert_code(0);
     terminal.types("clear");
