@@ -25,7 +25,7 @@ pub(super) enum Ended {
     NotRun(io::Error),
     /// The lease was running out.
     ByUs,
-    /// The guardian was killed, or did not answer.
+    /// The guardian was killed.
     WithItsGuardian,
 }
 
@@ -98,7 +98,7 @@ impl Runner {
                         return ended;
                     }
                 }
-                Event::Report(None) | Event::Overdue => return self.without_guardian().await,
+                Event::Report(None) => return self.without_guardian().await,
                 Event::Signal(signal) => self.pass_on(signal),
                 Event::ChildChanged => self.guarded.wake(),
                 Event::ValidUntil(valid_until) => {
@@ -106,6 +106,7 @@ impl Runner {
                     end = valid_until.unwrap_or(end);
                     self.tell_validity(valid_until);
                 }
+                Event::Overdue => self.guarded.give_up(),
             }
         }
     }
@@ -159,7 +160,7 @@ impl Runner {
     }
 
     async fn without_guardian(&mut self) -> Ended {
-        self.guarded.end().await;
+        self.guarded.end_orphans().await;
         self.terminal.take_back_and_reset();
         Ended::WithItsGuardian
     }
