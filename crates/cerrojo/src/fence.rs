@@ -7,7 +7,7 @@
 //! **Admit at the first access under a grant, reads included.** A fence that only writes raise loses updates:
 //! holder 34 reads, the late write of holder 33 still passes, and 34 then writes over it from what it read.
 //!
-//! [`Fence`] is the check itself. Ready for use are [a file](file), [a log](log), and [a fence alone](state) whose
+//! [`Fence`] is the check itself. Ready for use are [a file](mod@file), [a log](mod@log), and [a fence alone](mod@state) whose
 //! state is a file, for what is guarded elsewhere.
 
 use std::{num::NonZeroU64, str::FromStr};

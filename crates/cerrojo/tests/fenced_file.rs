@@ -306,7 +306,7 @@ fn spare(round: usize, name: &Path) -> bool {
 fn a_kill_leaves_whole_records_in_the_log() -> Result<(), Failed> {
     let (_folder, path) = place();
     let mut last = 0;
-    for round in 0..rounds(40, 1_000) {
+    for round in 0..rounds(40, 400) {
         last = work_and_die(&mut child("append", &path, &[]), round, last)?;
         last = check_log(&path, last);
     }
@@ -331,7 +331,7 @@ fn a_power_loss_leaves_whole_records_in_the_log() -> Result<(), Failed> {
     let (folder, path) = place();
     let power = PowerLoss::new(folder.path())?;
     let mut last = 0;
-    for round in 0..rounds(25, 500) {
+    for round in 0..rounds(25, 150) {
         let command = &mut child("append", &path, &[]);
         last = work_and_die(power.apply(command), round, last)?;
         power.restore_except(|name| spare(round, name))?;
