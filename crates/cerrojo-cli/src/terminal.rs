@@ -2,7 +2,7 @@
 
 use std::{
     fs::File,
-    io::{self, IsTerminal},
+    io::{self, IsTerminal, Write},
 };
 
 use nix::sys::signal::{SigSet, SigmaskHow, Signal as NixSignal};
@@ -68,6 +68,13 @@ impl Terminal {
         self.retrieve(|device, modes| {
             let _ = termios::tcsetattr(device, OptionalActions::Now, modes);
         });
+    }
+
+    /// Ends the line that shows the key which ended the command, as a shell does for its own.
+    pub(crate) fn end_line(&self) {
+        if let Some(mut device) = self.device.as_ref() {
+            drop(device.write_all(b"\n"));
+        }
     }
 
     /// By now we are in the background, where these calls stop the caller unless SIGTTOU is blocked.

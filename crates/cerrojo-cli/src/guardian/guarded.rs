@@ -119,17 +119,12 @@ impl Guarded {
         }
     }
 
-    /// The guardian does not answer: without it the command ends too, which [`Guarded::end_orphans`] sees to.
-    pub(crate) fn give_up(&self) {
-        let _ = process::kill_process(self.guardian, Signal::KILL);
-    }
-
-    /// Ends what a dead guardian has left, and is ready when all of it is gone.
+    /// Ends a guardian that does not answer, or what a dead one has left; ready when all of it is gone.
     ///
-    /// The command itself dies with the guardian. Its descendants are ours by now. Whatever else descends from us was there
+    /// The command itself dies with the guardian. Its descendants are ours by then. Whatever else descends from us was there
     /// before, or is in our own group.
-    pub(crate) async fn end_orphans(&self) {
-        self.give_up();
+    pub(crate) async fn end(&self) {
+        let _ = process::kill_process(self.guardian, Signal::KILL);
         while self.has_orphans() {
             clock::sleep(LOOK).await;
         }

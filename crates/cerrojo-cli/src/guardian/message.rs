@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use super::ending::OnLost;
 
 /// The longest packet. The only text in one that may be long is a store's URL.
-const PACKET_MAX: usize = 64 * 1024;
+const PACKET_MAX: usize = 8 * 1024;
 
 /// What the runner tells the guardian.
 #[derive(Debug, Serialize, Deserialize)]
@@ -88,7 +88,7 @@ pub(super) fn sockets() -> io::Result<(OwnedFd, OwnedFd)> {
 
 /// Sends without waiting: what cannot be sent at once is an error.
 pub(super) fn tell(socket: impl AsFd, message: &impl Serialize) -> io::Result<()> {
-    let packet = serde_json::to_vec(message)?;
+    let packet = encode(message)?;
     send(socket, &packet, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)?;
     Ok(())
 }
@@ -99,7 +99,7 @@ pub(super) fn tell_with(
     message: &impl Serialize,
     descriptors: &[BorrowedFd<'_>],
 ) -> io::Result<()> {
-    let packet = serde_json::to_vec(message)?;
+    let packet = encode(message)?;
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(3))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
@@ -131,6 +131,14 @@ pub(super) fn hear_with<T: DeserializeOwned>(
     });
     let descriptors = descriptors.flatten().collect();
     Ok(decode(packet.get(..length))?.map(|message| (message, descriptors)))
+}
+
+fn encode(message: &impl Serialize) -> io::Result<Vec<u8>> {
+    let packet = serde_json::to_vec(message)?;
+    match packet.len() <= PACKET_MAX {
+        true => Ok(packet),
+        false => Err(io::ErrorKind::ArgumentListTooLong.into()),
+    }
 }
 
 fn decode<T: DeserializeOwned>(packet: Option<&[u8]>) -> io::Result<Option<T>> {
@@ -180,8 +188,9 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_that_is_too_long_is_refused() {
+    fn a_packet_that_is_too_long_is_refused_at_both_ends() {
         let (ours, theirs) = sockets().unwrap();
+        assert!(tell(&ours, &" ".repeat(PACKET_MAX)).is_err());
         send(&ours, &vec![b' '; PACKET_MAX + 1], SendFlags::empty()).unwrap();
         assert!(hear::<Order>(&theirs).is_err());
     }

@@ -18,6 +18,7 @@ mod fence;
 mod inspect;
 mod kept;
 mod loss;
+mod run;
 mod scripts;
 mod signals;
 mod snapshots;

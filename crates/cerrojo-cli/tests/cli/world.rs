@@ -106,7 +106,8 @@ impl World {
     /// Holds `name` until [`World::let_go`], from when this returns.
     pub(crate) fn hold(&self, name: &str) -> Running {
         let held = format!("held.{}", name.replace('/', "."));
-        let script = format!("touch {held}; while [ -e {held} ] && [ ! -e let-go ]; do sleep 0.02; done");
+        let script =
+            format!("touch {held}; while [ -e {held} ] && [ ! -e let-go ]; do sleep 0.02; done");
         let running = self.start_script(&["--ttl", "10m", name], &script);
         self.await_file(&held);
         running
@@ -158,6 +159,11 @@ impl Running {
         let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or("0");
         let mask = u64::from_str_radix(mask.trim(), 16).unwrap();
         mask >> (signal.as_raw() - 1) & 1 == 1
+    }
+
+    /// What it has written to stdout so far.
+    pub(crate) fn told(&self) -> String {
+        self.written("stdout")
     }
 
     /// What it has written to stderr so far.

@@ -25,7 +25,7 @@ pub(super) enum Ended {
     NotRun(io::Error),
     /// The lease was running out.
     ByUs,
-    /// The guardian was killed.
+    /// The guardian was killed, or did not answer.
     WithItsGuardian,
 }
 
@@ -98,7 +98,7 @@ impl Runner {
                         return ended;
                     }
                 }
-                Event::Report(None) => return self.without_guardian().await,
+                Event::Report(None) | Event::Overdue => return self.without_guardian().await,
                 Event::Signal(signal) => self.pass_on(signal),
                 Event::ChildChanged => self.guarded.wake(),
                 Event::ValidUntil(valid_until) => {
@@ -106,7 +106,6 @@ impl Runner {
                     end = valid_until.unwrap_or(end);
                     self.tell_validity(valid_until);
                 }
-                Event::Overdue => self.guarded.give_up(),
             }
         }
     }
@@ -150,7 +149,13 @@ impl Runner {
     /// A command that ended in order may have meant the modes that it leaves, as `stty` does.
     fn ended(&mut self, status: ExitStatus) -> Ended {
         match status.signal() {
-            Some(_) => self.terminal.take_back_and_reset(),
+            Some(signal) => {
+                let by_a_key = self.terminal.is_lent() && signal == Signal::INT.as_raw();
+                self.terminal.take_back_and_reset();
+                if by_a_key {
+                    self.terminal.end_line();
+                }
+            }
             None => self.terminal.take_back(),
         }
         match self.guarded.not_run() {
@@ -160,7 +165,7 @@ impl Runner {
     }
 
     async fn without_guardian(&mut self) -> Ended {
-        self.guarded.end_orphans().await;
+        self.guarded.end().await;
         self.terminal.take_back_and_reset();
         Ended::WithItsGuardian
     }
