@@ -6,8 +6,12 @@ use crate::{Outcome, needs, process};
 const LONG: &str = "CERROJO_TEST_LONG";
 
 /// The tests that have a long form: package and target.
-const TARGETS: &[(&str, &str)] =
-    &[("cerrojo", "local_kills"), ("cerrojo", "local_power_loss"), ("cerrojo", "local_races")];
+const TARGETS: &[(&str, &str)] = &[
+    ("cerrojo", "fenced_file"),
+    ("cerrojo", "local_kills"),
+    ("cerrojo", "local_power_loss"),
+    ("cerrojo", "local_races"),
+];
 
 /// Runs the long forms, minutes each, one after the other, up to the first that fails.
 pub(crate) fn run(args: &[String]) -> Outcome {
