@@ -15,10 +15,6 @@
 //!
 //! `examples/write_a_backend.rs` is a whole backend that passes the public
 //! [conformance suite](crate::conformance).
-//!
-//! [`ErrorKind::Lost`]: crate::ErrorKind::Lost
-//! [`ErrorKind::Indeterminate`]: crate::ErrorKind::Indeterminate
-//! [`ErrorKind::Unavailable`]: crate::ErrorKind::Unavailable
 
 use std::{fmt::Debug, future::Future, sync::Arc};
 
@@ -282,7 +278,7 @@ pub trait Backend: Inspect + Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Lost`](crate::ErrorKind::Lost) when it held nothing. Any other: unknown; the TTL ends the lease then.
+    /// [`ErrorKind::Lost`] when it held nothing. Any other: unknown; the TTL ends the lease then.
     fn give_back(&self, name: &LockName, owner: OwnerId)
     -> impl Future<Output = Result<()>> + Send;
 
@@ -290,7 +286,7 @@ pub trait Backend: Inspect + Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Lost`](crate::ErrorKind::Lost) when it does not hold the lock: like a renewal it never re-creates.
+    /// [`ErrorKind::Lost`] when it does not hold the lock: like a renewal it never re-creates.
     fn resume(
         &self,
         name: &LockName,
@@ -324,7 +320,7 @@ pub trait Lease: Debug + Send + 'static {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Lost`](crate::ErrorKind::Lost) when the store says that it is not; every other error is unknown.
+    /// [`ErrorKind::Lost`] when the store says that it is not; every other error is unknown.
     ///
     /// # Cancel safety
     ///
@@ -335,8 +331,8 @@ pub trait Lease: Debug + Send + 'static {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Lost`](crate::ErrorKind::Lost) when it was not held any more;
-    /// [`ErrorKind::Indeterminate`](crate::ErrorKind::Indeterminate) when that is unknown.
+    /// [`ErrorKind::Lost`] when it was not held any more;
+    /// [`ErrorKind::Indeterminate`] when that is unknown.
     ///
     /// # Cancel safety
     ///
