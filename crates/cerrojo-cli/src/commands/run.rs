@@ -39,11 +39,22 @@ pub(crate) async fn run(args: RunArgs, store: &str, output: Output) -> Result<Ex
 }
 
 impl Run<'_> {
-    /// The guardian starts while the store is opened: both are needed before the lock can be asked for.
     async fn guarded(&self) -> Result<Exit, Failure> {
-        let children = Children::watch()?;
-        let mut signals = Signals::catch()?;
+        let mut children = Children::watch()?;
+        let signals = Signals::catch()?;
         let guarded = Guarded::start(&self.args.name, self.words)?;
+        let outcome = self.beside(&guarded, signals, &mut children).await;
+        guarded.leave(&mut children).await;
+        outcome
+    }
+
+    /// The guardian starts while the store is opened: both are needed before the lock can be asked for.
+    async fn beside(
+        &self,
+        guarded: &Guarded,
+        mut signals: Signals,
+        children: &mut Children,
+    ) -> Result<Exit, Failure> {
         let store = store::connect_to_ask(self.store, &self.args.asking);
         let both = async { tokio::try_join!(store, guarded.stands()) };
         let (store, group) = match unless_interrupted(&mut signals, both).await {
@@ -56,7 +67,11 @@ impl Run<'_> {
         outcome
     }
 
-    async fn under_lock(&self, store: &AnyLocker, runner: &mut Runner) -> Result<Exit, Failure> {
+    async fn under_lock(
+        &self,
+        store: &AnyLocker,
+        runner: &mut Runner<'_>,
+    ) -> Result<Exit, Failure> {
         let Run { args, output, .. } = self;
         let RunArgs { name, ttl, asking, .. } = args;
         let wanted = Wanted { name, ttl: *ttl, asking, bound_to: runner.bound_to() };
@@ -72,7 +87,7 @@ impl Run<'_> {
         self.conclude(ended, released)
     }
 
-    async fn run_command(&self, held: &Held, runner: &mut Runner) -> Result<Ended, Failure> {
+    async fn run_command(&self, held: &Held, runner: &mut Runner<'_>) -> Result<Ended, Failure> {
         let signal = held.signal();
         let valid_until = signal.valid_until().ok_or_else(|| lost_at_once(&self.args.name))?;
         let nanos = |length: Duration| u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);

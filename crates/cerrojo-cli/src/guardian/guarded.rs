@@ -11,7 +11,7 @@ use std::{
 use cerrojo::{BoundTo, LockName, clock};
 use rustix::{
     io::ioctl_fionbio,
-    process::{self, Pid, Signal, WaitOptions},
+    process::{self, Pid, Signal, WaitId, WaitIdOptions, WaitOptions},
     stdio,
 };
 use tokio::{io::Interest, net::UnixStream};
@@ -24,10 +24,13 @@ use super::{
 use crate::{
     exit::Failure,
     family::{self, Member},
+    signals::Children,
 };
 
 /// How often what a dead guardian has left is looked after: no event tells of all of it.
 const LOOK: Duration = Duration::from_millis(10);
+/// How long a guardian that has nothing left to do is waited for.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A guardian and its gate, and from [`Guarded::go`] on a command. Dropping it ends all of them.
 #[derive(Debug)]
@@ -110,13 +113,21 @@ impl Guarded {
 
     /// Wakes a guardian that was stopped: it has to be there when it is needed. Called when a child has changed.
     pub(crate) fn wake(&self) {
-        let stopped =
-            process::waitpid(Some(self.guardian), WaitOptions::NOHANG | WaitOptions::UNTRACED);
-        if let Ok(Some((_, status))) = stopped
-            && status.stopped()
-        {
-            let _ = process::kill_process(self.guardian, Signal::CONT);
-        }
+        wake(self.guardian);
+    }
+
+    /// Parts from a guardian that has nothing left to do, and waits for its end: where the first process reaps nobody, as in
+    /// many a container, it would stay in the process list for good.
+    pub(crate) async fn leave(self, children: &mut Children) {
+        let Self { guardian, orders, gate, .. } = self;
+        drop((orders, gate));
+        let gone = async {
+            while !is_reaped(guardian) {
+                wake(guardian);
+                children.changed().await;
+            }
+        };
+        let _ = clock::within(PATIENCE, gone).await;
     }
 
     /// Ends a guardian that does not answer, or what a dead one has left; ready when all of it is gone.
@@ -135,12 +146,24 @@ impl Guarded {
         let is_orphan = |member: &&Member| member.start >= self.since && member.group != Some(ours);
         let orphans: Vec<_> = family.iter().filter(is_orphan).collect();
         orphans.iter().for_each(|orphan| orphan.signal(Signal::KILL));
-        let gone = orphans.iter().filter(|orphan| has_been_reaped(orphan.pid)).count();
-        orphans.len() > gone
+        orphans.iter().filter(|orphan| !is_reaped_by_us(orphan.pid)).count() > 0
     }
 }
 
 /// A child of ours that has ended is reaped; others are reaped by their parents, or become ours.
-fn has_been_reaped(pid: Pid) -> bool {
+fn is_reaped_by_us(pid: Pid) -> bool {
     matches!(process::waitpid(Some(pid), WaitOptions::NOHANG), Ok(Some(_)))
+}
+
+/// Whether a child has ended, and is reaped now or was before.
+fn is_reaped(child: Pid) -> bool {
+    !matches!(process::waitpid(Some(child), WaitOptions::NOHANG), Ok(None))
+}
+
+/// Asks for stops alone: so an end is not taken note of here, and the id stays the child's.
+fn wake(child: Pid) {
+    let stops = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
+    if let Ok(Some(_)) = process::waitid(WaitId::Pid(child), stops) {
+        let _ = process::kill_process(child, Signal::CONT);
+    }
 }

@@ -81,6 +81,17 @@ fn holder_pid(said: &str, before: &str) -> u32 {
     digits.unwrap().parse().unwrap()
 }
 
+/// In a container the first process may reap nobody: then what it inherits stays for good.
+#[test]
+fn the_guardian_is_gone_before_the_runner() {
+    let world = World::new();
+    for script in ["echo $PPID", "echo $PPID; kill -9 $$"] {
+        let run = world.run_script(&["x"], script);
+        let guardian = format!("/proc/{}", run.stdout.trim());
+        assert!(!std::path::Path::new(&guardian).exists(), "{run:?}");
+    }
+}
+
 #[test]
 fn what_guardian_and_gate_are_started_with_is_no_use_to_others() {
     let world = World::new();

@@ -42,17 +42,22 @@ enum Event {
 }
 
 #[derive(Debug)]
-pub(super) struct Runner {
-    guarded: Guarded,
+pub(super) struct Runner<'a> {
+    guarded: &'a Guarded,
     group: Pid,
     signals: Signals,
-    children: Children,
+    children: &'a mut Children,
     terminal: Terminal,
     on_lost: OnLost,
 }
 
-impl Runner {
-    pub(super) fn new(guarded: Guarded, group: Pid, signals: Signals, children: Children) -> Self {
+impl<'a> Runner<'a> {
+    pub(super) fn new(
+        guarded: &'a Guarded,
+        group: Pid,
+        signals: Signals,
+        children: &'a mut Children,
+    ) -> Self {
         let terminal = Terminal::open();
         Self { guarded, group, signals, children, terminal, on_lost: OnLost::Term }
     }
