@@ -12,9 +12,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use self::fence::{AdmitArgs, AdoptArgs, FenceCommand, FenceShowArgs, WriteArgs};
 pub(crate) use self::run::RunArgs;
-pub(crate) use self::scripts::{
-    AcquireArgs, CompletionsArgs, ManArgs, ReleaseArgs, RenewArgs,
-};
+pub(crate) use self::scripts::{AcquireArgs, CompletionsArgs, ManArgs, ReleaseArgs, RenewArgs};
 use crate::exit;
 
 /// Distributed locks that say what they promise.

@@ -48,7 +48,8 @@ impl Output {
     /// That a lock is waited for, on stderr.
     pub(crate) fn waiting(self, name: &LockName, holder: Option<&HolderInfo>) {
         complain(&if self.json {
-            json!({"waiting": {"name": name.as_str(), "holder": holder.map(holder_json)}}).to_string()
+            json!({"waiting": {"name": name.as_str(), "holder": holder.map(holder_json)}})
+                .to_string()
         } else {
             waiting(name, holder)
         });

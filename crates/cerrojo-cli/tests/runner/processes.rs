@@ -43,6 +43,10 @@ impl Process {
         self.stat().is_some_and(|stat| !matches!(stat.state, 'Z' | 'X'))
     }
 
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stat().is_some_and(|stat| stat.state == 'T')
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
         if self.is_alive() {
             let _ = kill_process(self.pid, signal);

@@ -6,7 +6,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{Proof, world::World};
+use crate::{
+    Proof,
+    processes::Process,
+    world::{World, eventually},
+};
 
 pub(crate) const TRIALS: &[(&str, Proof)] = &[
     ("a_pager_works", pager),
@@ -206,7 +210,7 @@ fn ctrl_c_while_waiting() {
     assert!(!world.path("entered").exists());
 }
 
-const READER: &str = "sh -c 'echo \"started\" > started; read line; echo \"got:$line\"; exit 3'";
+const READER: &str = "sh -c 'echo $$ > pid; touch started; read line; echo \"got:$line\"; exit 3'";
 
 fn ctrl_z() {
     let world = World::new();
@@ -219,7 +223,11 @@ fn ctrl_z() {
     terminal.types("echo \"the shell:$((40 + 2))\"");
     terminal.sees("the shell:42");
     world.run_script(&["x", "-n"], "true").assert_code(75);
+    let command = Process::written(&world, "pid");
+    assert!(command.is_stopped());
     terminal.types("fg");
+    // The terminal is in order for it by then; what is typed before goes to the shell.
+    eventually("the command goes on", || !command.is_stopped());
     terminal.types("one line");
     terminal.sees("got:one line");
     terminal.answers(3);

@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use super::backend::Inner;
 use crate::{
-    FencedGrant, FencingToken, LockName, Result, Ttl, clock::Instant,
-    owner::OwnerId, spi::{Lease, not_held},
+    FencedGrant, FencingToken, LockName, Result, Ttl,
+    clock::Instant,
+    owner::OwnerId,
+    spi::{Lease, not_held},
 };
 
 /// A lease of a [`Local`](super::Local) store.
