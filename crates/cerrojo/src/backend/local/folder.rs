@@ -95,6 +95,11 @@ impl Folder {
         }
     }
 
+    /// The size of the write-ahead log, 0 if there is none.
+    pub(super) fn log_bytes(&self) -> u64 {
+        fs::metadata(self.0.join("locks.db-wal")).map_or(0, |metadata| metadata.len())
+    }
+
     /// Which file stands at the database's path now.
     pub(super) fn database_identity(&self) -> Result<(u64, u64), LocalError> {
         let path = self.database();

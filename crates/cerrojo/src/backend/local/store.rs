@@ -1,9 +1,12 @@
 //! The tables, and the one step that each operation takes on them. Runs on the worker's thread, inside a transaction.
 
-use rusqlite::{CachedStatement, Connection, params};
+use rusqlite::{CachedStatement, Connection, Params, params};
 
 use super::{error::LocalError, machine::Machine, wake::PeerId};
 use crate::{LockName, StoreId, owner::OwnerId};
+
+/// A longer write-ahead log is worked off when the store is opened: the first to open it has to read all of it.
+const LOG_LONG_BYTES: u64 = 256 * 1_024;
 
 /// A statement that stands in a file of its own.
 macro_rules! sql {
@@ -74,7 +77,10 @@ impl Tables {
         };
         tables.check_schema()?;
         tables.configure()?;
-        tables.synced(|tables| tables.found_or_recover())?;
+        if tables.pragma("user_version")? == 0 {
+            tables.synced(|tables| tables.found())?;
+        }
+        tables.recognise()?;
         tables.reserve_if_low()?;
         Ok(tables)
     }
@@ -118,22 +124,28 @@ impl Tables {
         Ok(())
     }
 
-    fn found_or_recover(&mut self) -> Outcome<()> {
-        if self.pragma("user_version")? == 0 {
-            self.found()?;
+    /// Moves a long write-ahead log into the database. Whoever reads it meanwhile keeps it as it is: the next opener tries again.
+    pub(super) fn work_off_log(&self, log_bytes: u64) -> Outcome<()> {
+        if log_bytes > LOG_LONG_BYTES {
+            self.db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
         }
-        let (store_id, boot_id, time_ns) = self.db.query_row(sql!("store"), [], |row| {
-            Ok((row.get::<_, [u8; 16]>(0)?, row.get::<_, String>(1)?, row.get::<_, i64>(2)?))
+        Ok(())
+    }
+
+    /// Learns which store this is and how it stands, and notes a reboot.
+    fn recognise(&mut self) -> Outcome<()> {
+        let (store_id, boot_id, time_ns, left) = self.db.query_row(sql!("store"), [], |row| {
+            let boot_id: String = row.get(1)?;
+            Ok((row.get(0)?, boot_id, row.get::<_, i64>(2)?, row.get::<_, i64>(3)?))
         })?;
         self.store_id = StoreId::from_bytes(store_id);
+        self.tokens_low = left < RESERVE_LOW;
         if boot_id != self.machine.boot_id {
-            return self.note_reboot();
+            self.tokens_low = true;
+            return self.synced(|tables| tables.note_reboot());
         }
-        if time_ns == signed(self.machine.time_namespace) {
-            Ok(())
-        } else {
-            Err(LocalError::TimeNamespace)
-        }
+        let same = time_ns == signed(self.machine.time_namespace);
+        if same { Ok(()) } else { Err(LocalError::TimeNamespace) }
     }
 
     fn found(&self) -> Outcome<()> {
@@ -219,8 +231,7 @@ impl Tables {
     }
 
     fn run(&self, statement: &str) -> Outcome<()> {
-        self.statement(statement)?.execute([])?;
-        Ok(())
+        self.execute(statement, [])
     }
 
     /// A transaction whose commit is on the disk when it returns.
@@ -234,21 +245,27 @@ impl Tables {
         result
     }
 
-    /// Moves the synced mark up when the last batches have come near it. The caller has the turn.
+    /// Moves the mark up when the last batches have come near it. The caller has the turn.
+    ///
+    /// In two commits: of a mark that SQLite recovers after a kill it is unknown whether it was ever synced, but what
+    /// may be granted moves up only after the sync.
     pub(super) fn reserve_if_low(&mut self) -> Outcome<()> {
         if !self.tokens_low {
             return Ok(());
         }
-        self.synced(|tables| {
-            tables.statement(sql!("reserve"))?.execute([RESERVE])?;
-            Ok(())
-        })?;
+        self.synced(|tables| tables.execute(sql!("reserve"), [RESERVE]))?;
+        self.execute(sql!("reserved"), [])?;
         self.tokens_low = false;
         Ok(())
     }
 
     pub(super) fn take_news(&mut self) -> News {
         std::mem::take(&mut self.news)
+    }
+
+    fn execute(&self, text: &str, values: impl Params) -> Outcome<()> {
+        self.statement(text)?.execute(values)?;
+        Ok(())
     }
 
     fn statement(&self, text: &str) -> Outcome<CachedStatement<'_>> {

@@ -282,6 +282,7 @@ impl Desk {
         if made {
             folder.sync()?;
         }
+        tables.work_off_log(folder.log_bytes())?;
         drop(taken);
         let database = folder.database_identity()?;
         Ok(Self { folder, turn, tables, caller, database })

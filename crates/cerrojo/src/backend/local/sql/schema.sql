@@ -7,8 +7,10 @@ CREATE TABLE store (
     time_ns     INTEGER NOT NULL,
     -- The next token to grant.
     next_token  INTEGER NOT NULL CHECK (next_token > 0),
-    -- The greatest token that may be granted: this mark was synced before.
-    reserved_to INTEGER NOT NULL
+    -- After a reboot counting goes on above this mark. A commit that moves it up is synced.
+    reserved_to INTEGER NOT NULL,
+    -- The greatest token that may be granted: the mark, by a commit made after the mark's had been synced.
+    grant_to    INTEGER NOT NULL
 ) STRICT;
 
 CREATE TABLE lease (

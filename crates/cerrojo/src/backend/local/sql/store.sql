@@ -1,1 +1,1 @@
-SELECT store_id, boot_id, time_ns, next_token, reserved_to FROM store
+SELECT store_id, boot_id, time_ns, grant_to - next_token + 1 FROM store

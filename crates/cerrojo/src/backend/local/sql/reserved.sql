@@ -1,0 +1,1 @@
+UPDATE store SET grant_to = reserved_to
