@@ -9,7 +9,9 @@ use rustix::process::{self, Pid, Signal};
 pub(crate) struct Member {
     pub(crate) pid: Pid,
     pub(crate) parent: Option<Pid>,
+    /// None where it has none that we can name, as where the group's leader is outside of our pid namespace.
     pub(crate) group: Option<Pid>,
+    pub(crate) session: Option<Pid>,
     /// In clock ticks since the machine started.
     pub(crate) start: u64,
 }
@@ -26,15 +28,20 @@ impl Member {
         let (_, after_name) = stat.rsplit_once(')')?;
         let mut fields = after_name.split_ascii_whitespace().skip(1);
         let mut next_id = || fields.next()?.parse().ok().map(Pid::from_raw);
-        let (parent, group) = (next_id()?, next_id()?);
-        let start = fields.nth(16)?.parse().ok()?;
-        Some(Self { pid, parent, group, start })
+        let (parent, group, session) = (next_id()?, next_id()?, next_id()?);
+        let start = fields.nth(15)?.parse().ok()?;
+        Some(Self { pid, parent, group, session, start })
     }
 
     /// One that is gone, or not ours to signal, is left alone.
     pub(crate) fn signal(&self, signal: Signal) {
         let _ = process::kill_process(self.pid, signal);
     }
+}
+
+/// The group of this process.
+pub(crate) fn our_group() -> Option<Pid> {
+    Member::find(process::getpid())?.group
 }
 
 /// All that descend from a process, itself not among them.
@@ -69,11 +76,19 @@ mod tests {
     #[test]
     fn a_name_may_hold_anything() {
         let pid = Pid::from_raw(7).unwrap();
-        let stat = "7 (a) b (c) S 3 5 5 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4711 99";
+        let stat = "7 (a) b (c) S 3 5 6 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4711 99";
         let member = Member::parse(pid, stat).unwrap();
         assert_eq!((member.parent, member.group), (Pid::from_raw(3), Pid::from_raw(5)));
+        assert_eq!(member.session, Pid::from_raw(6));
         assert_eq!(member.start, 4711);
         assert_eq!(Member::parse(pid, "7 (cut"), None);
+    }
+
+    #[test]
+    fn a_group_and_a_session_outside_of_the_namespace_are_none() {
+        let stat = "1 (init) S 0 0 0 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4711 99";
+        let member = Member::parse(Pid::from_raw(1).unwrap(), stat).unwrap();
+        assert_eq!((member.parent, member.group, member.session), (None, None, None));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use rustix::{
     termios::{self, OptionalActions, Termios},
 };
 
-use crate::family::Member;
+use crate::family::{self, Member};
 
 /// Our controlling terminal, whose foreground is lent to the command: a group in the background is stopped when it
 /// reads.
@@ -55,7 +55,7 @@ impl Terminal {
     /// Whether what is typed reaches us.
     fn is_ours(&self) -> bool {
         let foreground = self.device.as_ref().map(termios::tcgetpgrp);
-        foreground.is_some_and(|group| group == Ok(process::getpgrp()))
+        foreground.and_then(Result::ok).is_some_and(|group| Some(group) == family::our_group())
     }
 
     /// Takes back what was lent.
@@ -86,7 +86,8 @@ impl Terminal {
         let Ok(before) = block.thread_swap_mask(SigmaskHow::SIG_BLOCK) else {
             return;
         };
-        let _ = termios::tcsetpgrp(device, process::getpgrp());
+        let ours = family::our_group();
+        let _ = ours.map(|ours| termios::tcsetpgrp(device, ours));
         then(device, &modes);
         let _ = before.thread_set_mask();
     }
@@ -118,13 +119,13 @@ pub(crate) enum Job {
 /// Whether a shell is there that could continue our group. Without one, a stop would be for good, and the kernel does not
 /// let a terminal stop such a group either.
 pub(crate) fn somebody_can_continue_us() -> bool {
-    let (group, session) = (process::getpgrp(), process::getsid(None));
-    let mut ancestor = process::getppid();
-    while let Some(pid) = ancestor {
-        if process::getpgid(Some(pid)) != Ok(group) {
-            return process::getsid(Some(pid)) == session;
+    let Some(us) = Member::find(process::getpid()) else { return false };
+    let mut ancestor = us.parent;
+    while let Some(member) = ancestor.and_then(Member::find) {
+        if member.group != us.group {
+            return member.session == us.session;
         }
-        ancestor = Member::find(pid).and_then(|member| member.parent);
+        ancestor = member.parent;
     }
     false
 }

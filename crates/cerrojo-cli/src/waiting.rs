@@ -7,12 +7,10 @@ use std::{
 };
 
 use cerrojo::{AnyLocker, HolderInfo, Instant, LockName, clock};
-use rustix::{
-    process::{self, Signal},
-    termios,
-};
+use rustix::{process::Signal, termios};
 
 use crate::{
+    family,
     output::{self, Output},
     signals::{Signals, ends_a_wait},
     terminal::{self, Job},
@@ -99,7 +97,8 @@ struct Line {
 impl Line {
     /// In the background the terminal is somebody else's.
     fn show(&mut self, text: &str) {
-        if termios::tcgetpgrp(io::stderr()) == Ok(process::getpgrp()) {
+        let foreground = termios::tcgetpgrp(io::stderr());
+        if foreground.is_ok_and(|group| Some(group) == family::our_group()) {
             let width = termios::tcgetwinsize(io::stderr()).map_or(80, |size| size.ws_col.into());
             // A line that wraps could not be rewritten.
             let text: String = text.chars().take(usize::max(width, 2) - 1).collect();

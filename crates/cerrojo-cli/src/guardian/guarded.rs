@@ -142,8 +142,8 @@ impl Guarded {
     }
 
     fn has_orphans(&self) -> bool {
-        let (family, ours) = (family::descendants(process::getpid()), process::getpgrp());
-        let is_orphan = |member: &&Member| member.start >= self.since && member.group != Some(ours);
+        let (family, ours) = (family::descendants(process::getpid()), family::our_group());
+        let is_orphan = |member: &&Member| member.start >= self.since && member.group != ours;
         let orphans: Vec<_> = family.iter().filter(is_orphan).collect();
         orphans.iter().for_each(|orphan| orphan.signal(Signal::KILL));
         orphans.iter().filter(|orphan| !is_reaped_by_us(orphan.pid)).count() > 0
