@@ -1,6 +1,6 @@
 //! How the program ends: its exit codes, and the failures that lead to them.
 
-use std::{error::Error as StdError, fmt, io};
+use std::{error::Error as StdError, fmt, io, path::Path};
 
 use cerrojo::{ErrorKind, fence::FileError};
 use rustix::process::Signal;
@@ -146,6 +146,11 @@ impl Failure {
     /// The operating system refused something that no lock and no store has to do with.
     pub(crate) fn system(what: &str, error: io::Error) -> Self {
         Self::of_io(Exit::System, "system", what.to_owned(), error)
+    }
+
+    pub(crate) fn output_to(path: &Path, error: io::Error) -> Self {
+        let message = format!("{} could not be written", path.display());
+        Self::of_io(Exit::Output, "output", message, error)
     }
 
     pub(crate) fn output(error: io::Error) -> Self {

@@ -18,20 +18,23 @@ pub(crate) fn run(args: &ManArgs) -> Result<Exit, Failure> {
     let mut command = Args::command().disable_help_subcommand(true);
     command.build();
     match &args.out {
-        Some(folder) => write_all(&command, folder)?,
+        Some(folder) => {
+            write_all(&command, folder).map_err(|error| Failure::output_to(folder, error))?;
+        }
         None => output::text(&page(&command).map_err(Failure::output)?)?,
     }
     Ok(Exit::Success)
 }
 
-/// A page for the command and for each below it.
-fn write_all(command: &Command, folder: &Path) -> Result<(), Failure> {
+/// A page for the command and for each below it; the folder is made if it is not there.
+fn write_all(command: &Command, folder: &Path) -> io::Result<()> {
+    fs::create_dir_all(folder)?;
     let shown = |command: &&Command| !command.is_hide_set();
     for below in command.get_subcommands().filter(shown) {
         write_all(below, folder)?;
     }
     let file = folder.join(Man::new(command.clone()).get_filename());
-    page(command).and_then(|page| fs::write(file, page)).map_err(Failure::output)
+    fs::write(file, page(command)?)
 }
 
 /// Instead of what stands after the help, the exit codes are a section of their own.
