@@ -4,6 +4,7 @@
 //! |---|---|---|---|
 //! | running | a renewal | running | - |
 //! | running | loss, the runner's end, or the instant at which the grace begins | ending | TERM |
+//! | running | the command's own end, with something left of what it started | ending | TERM |
 //! | ending | the instant for KILL | killing | KILL |
 //! | killing | each look | killing | KILL again: what has just been forked |
 //!
@@ -87,11 +88,15 @@ impl Ending {
         if self.is_under_way() || self.on_lost == OnLost::Ignore {
             return None;
         }
-        let kill_at = (now + self.grace).min(self.kill_at_the_latest());
-        if self.on_lost == OnLost::Kill {
-            return self.kill(now);
+        if self.on_lost == OnLost::Kill { self.kill(now) } else { self.tidy(now) }
+    }
+
+    /// The command has ended by itself and left something behind, which has to be gone before the lock is given on.
+    pub(super) fn tidy(&mut self, now: Instant) -> Option<Step> {
+        if self.is_under_way() {
+            return None;
         }
-        self.phase = Phase::Ending { kill_at };
+        self.phase = Phase::Ending { kill_at: (now + self.grace).min(self.kill_at_the_latest()) };
         Some(Step::Terminate)
     }
 
@@ -217,6 +222,17 @@ mod tests {
         let mut ending = ending(OnLost::Kill);
         assert_eq!(ending.due(), Some(at(131)));
         assert_eq!(ending.look(at(131)), Some(Step::Kill));
+    }
+
+    #[test]
+    fn what_a_command_leaves_behind_gets_the_grace_also_with_ignore() {
+        for on_lost in [OnLost::Term, OnLost::Ignore] {
+            let mut ending = ending(on_lost);
+            assert_eq!(ending.tidy(at(100)), Some(Step::Terminate));
+            assert_eq!(ending.tidy(at(101)), None);
+            assert_eq!(ending.due(), Some(at(105)));
+            assert_eq!(ending.look(at(105)), Some(Step::Kill));
+        }
     }
 
     #[test]

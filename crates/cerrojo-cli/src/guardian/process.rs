@@ -46,6 +46,8 @@ struct Guardian {
     leader: Pid,
     /// The leader's end.
     status: Option<ExitStatus>,
+    /// Whether we had begun to end it before.
+    ended_by_us: bool,
     /// Whether anything is left of what descends from us.
     has_children: bool,
     /// From when on the lock is held.
@@ -79,6 +81,7 @@ impl Guardian {
             timer: Timer::new()?,
             leader,
             status: None,
+            ended_by_us: false,
             has_children: true,
             lease: None,
         })
@@ -90,8 +93,10 @@ impl Guardian {
             self.hear_orders();
             self.reap()?;
             self.look();
-            if let Some(status) = self.status.filter(|_| !self.has_more_to_end()) {
-                return Ok(self.conclude(status));
+            match self.status {
+                Some(status) if !self.has_more_to_end() => return Ok(self.conclude(status)),
+                Some(_) => self.tidy(),
+                None => {}
             }
             self.await_event()?;
         }
@@ -149,6 +154,12 @@ impl Guardian {
         step.into_iter().for_each(|step| self.act(step));
     }
 
+    /// What the command leaves behind would be at work beside the next holder.
+    fn tidy(&mut self) {
+        let step = self.lease.as_mut().and_then(|(_, ending)| ending.tidy(Instant::now()));
+        step.into_iter().for_each(|step| self.act(step));
+    }
+
     /// What the clock alone brings.
     fn look(&mut self) {
         let step = self.lease.as_mut().and_then(|(_, ending)| ending.look(Instant::now()));
@@ -203,13 +214,16 @@ impl Guardian {
     fn note(&mut self, status: process::WaitStatus) {
         match status.stopping_signal() {
             Some(signal) => self.report(&Report::Stopped { signal }),
-            None => self.status = Some(ExitStatus::from_raw(status.as_raw())),
+            None => {
+                self.ended_by_us = self.is_ending();
+                self.status = Some(ExitStatus::from_raw(status.as_raw()));
+            }
         }
     }
 
-    /// A command that ended by itself may leave something behind.
+    /// Without a lease there is nothing but the gate.
     fn has_more_to_end(&self) -> bool {
-        self.is_ending() && self.has_children
+        self.lease.is_some() && self.has_children
     }
 
     fn is_ending(&self) -> bool {
@@ -217,7 +231,7 @@ impl Guardian {
     }
 
     fn conclude(self, status: ExitStatus) -> Option<Lease> {
-        match self.is_ending() {
+        match self.ended_by_us {
             true => self.report(&Report::EndedByUs),
             false => self.report(&Report::Ended { status: status.into_raw() }),
         }

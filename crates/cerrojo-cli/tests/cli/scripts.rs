@@ -366,11 +366,8 @@ fn bash_completes_a_command() {
 #[test]
 fn man_pages_are_written_for_each_command() {
     let world = World::new();
-    let out = world.path("man");
-    let arguments = ["man", "--out", out.to_str().unwrap()];
-    world.run(&arguments).assert_code(74);
-    fs::create_dir(&out).unwrap();
-    world.run(&arguments).assert_code(0);
+    let out = world.path("share/man1");
+    world.run(&["man", "--out", "share/man1"]).assert_code(0);
     assert_eq!(fs::read_to_string(out.join("cerrojo.1")).unwrap(), world.run(&["man"]).stdout);
     for command in ["run", "acquire", "renew", "release", "ls", "show", "break", "prune"] {
         let page = fs::read_to_string(out.join(format!("cerrojo-{command}.1"))).unwrap();
@@ -396,4 +393,13 @@ fn the_script_of_the_reference_works() {
     run.assert_code(0);
     assert_eq!(world.read("log"), "./build.sh 1\n./publish.sh 1\n");
     world.run(&["show", "deploy"]).assert_code(1);
+}
+
+#[test]
+fn a_folder_of_man_pages_that_cannot_be_made_is_named() {
+    let world = World::new();
+    world.touch("file");
+    let refused = world.run(&["man", "--out", "file/man1"]);
+    refused.assert_code(74);
+    assert!(refused.stderr.contains("file/man1"), "{refused:?}");
 }

@@ -21,17 +21,6 @@ fn the_whole_reference() {
     compare("reference_man", &pages.iter().map(page).collect::<String>());
 }
 
-#[test]
-fn the_folder_of_man_pages_is_made_or_named_in_the_error() {
-    let world = World::new();
-    world.run(&["man", "--out", "share/man1"]).assert_code(0);
-    assert!(world.path("share/man1/cerrojo-run.1").exists());
-    world.touch("file");
-    let refused = world.run(&["man", "--out", "file/man1"]);
-    refused.assert_code(74);
-    assert!(refused.stderr.contains("file/man1"), "{refused:?}");
-}
-
 /// The help of a command, and then that of each below it.
 fn pages(world: &World, command: &[&str]) -> String {
     let help = world.run(&[command, &["--help"]].concat());
