@@ -164,6 +164,10 @@ fn editor() {
     assert!(world.read("text").contains("the text"));
 }
 
+/// In short sleeps: a signal that comes while dash starts a program is lost on that program, and dash heeds it itself only
+/// when the program has ended.
+const SLEEPER: &str = "sh -c 'touch ready; while :; do sleep 0.05; done'";
+
 fn interactive_shell() {
     let world = World::new();
     let terminal = Terminal::new(&world);
@@ -173,7 +177,7 @@ fn interactive_shell() {
     terminal.types("echo \"lock:$CERROJO_LOCK\"");
     terminal.sees("lock:x\n");
     // Job control of its own: ^C reaches what it runs, and not itself.
-    terminal.types("sh -c 'touch ready; exec sleep 100'");
+    terminal.types(SLEEPER);
     world.await_file("ready");
     terminal.presses("C-c");
     terminal.prompts(INNER_PROMPT);
@@ -189,7 +193,7 @@ fn last_line(screen: &str) -> &str {
 fn ctrl_c() {
     let world = World::new();
     let terminal = Terminal::new(&world);
-    terminal.types("$CERROJO run x -- sh -c 'touch ready; sleep 100'");
+    terminal.types(&format!("$CERROJO run x -- {SLEEPER}"));
     world.await_file("ready");
     terminal.presses("C-c");
     terminal.answers(130);
