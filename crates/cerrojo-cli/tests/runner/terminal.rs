@@ -241,7 +241,8 @@ fn ctrl_z() {
 fn ctrl_z_and_bg() {
     let world = World::new();
     let terminal = Terminal::new(&world);
-    let job = "sh -c 'touch ready; while [ ! -e go ]; do sleep 0.05; done; touch done'";
+    assert!(Command::new("mkfifo").arg(world.path("go")).status().unwrap().success());
+    let job = "sh -c 'touch ready; read line < go; touch done'";
     terminal.types(&format!("$CERROJO run x --ttl 4s -- {job}"));
     world.await_file("ready");
     terminal.presses("C-z");
@@ -259,7 +260,8 @@ fn ctrl_z_and_bg() {
 fn ctrl_z_too_long() {
     let world = World::new();
     let terminal = Terminal::new(&world);
-    let sentinel = "sh -c 'exec 9> group; flock -n 9 || exit 9; touch ready; sleep 100'";
+    // Reads itself: dash is not stopped while a program that it starts is stopped too early.
+    let sentinel = "sh -c 'exec 9> group; flock -n 9 || exit 9; touch ready; read line'";
     terminal.types(&format!("$CERROJO run x --ttl 4s -- {sentinel}"));
     world.await_file("ready");
     terminal.presses("C-z");
