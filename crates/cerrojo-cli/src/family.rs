@@ -23,11 +23,15 @@ impl Member {
         Self::parse(pid, &stat)
     }
 
-    /// The name, second of the fields, may hold anything but ends with the last `)`.
+    /// The name, second of the fields, may hold anything but ends with the last `)`. One that is just being reaped has -1 for
+    /// its group.
     fn parse(pid: Pid, stat: &str) -> Option<Self> {
         let (_, after_name) = stat.rsplit_once(')')?;
         let mut fields = after_name.split_ascii_whitespace().skip(1);
-        let mut next_id = || fields.next()?.parse().ok().map(Pid::from_raw);
+        let mut next_id = || {
+            let id: i32 = fields.next()?.parse().ok()?;
+            (id >= 0).then(|| Pid::from_raw(id))
+        };
         let (parent, group, session) = (next_id()?, next_id()?, next_id()?);
         let start = fields.nth(15)?.parse().ok()?;
         Some(Self { pid, parent, group, session, start })
@@ -89,6 +93,12 @@ mod tests {
         let stat = "1 (init) S 0 0 0 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4711 99";
         let member = Member::parse(Pid::from_raw(1).unwrap(), stat).unwrap();
         assert_eq!((member.parent, member.group, member.session), (None, None, None));
+    }
+
+    #[test]
+    fn one_that_is_just_being_reaped_is_gone() {
+        let stat = "7 (a) Z 0 -1 -1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 0 0 4711 99";
+        assert_eq!(Member::parse(Pid::from_raw(7).unwrap(), stat), None);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::{
 use cerrojo::Instant;
 use rustix::{
     cmsg_space,
+    io::Errno,
     net::{
         AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
         SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recv, recvmsg, send, sendmsg,
@@ -112,7 +113,12 @@ pub(super) fn tell_with(
 /// The next message; none: the other end is gone.
 pub(super) fn hear<T: DeserializeOwned>(socket: impl AsFd) -> io::Result<Option<T>> {
     let mut packet = vec![0; PACKET_MAX];
-    let (_, length) = recv(socket, packet.as_mut_slice(), RecvFlags::empty())?;
+    let mut receive = || recv(&socket, packet.as_mut_slice(), RecvFlags::empty());
+    let (_, length) = match receive() {
+        // The other end is gone and has left something of ours unread. That is told once, before what it has sent.
+        Err(Errno::CONNRESET) => receive()?,
+        received => received?,
+    };
     decode(packet.get(..length))
 }
 
@@ -164,6 +170,16 @@ mod tests {
         assert!(matches!(hear(&theirs), Ok(Some(Order::Signal(15)))));
         assert!(matches!(hear(&theirs), Ok(Some(Order::Lost))));
         assert!(matches!(hear::<Order>(&theirs), Ok(None)));
+    }
+
+    #[test]
+    fn the_last_word_of_one_that_has_left_something_unread_is_heard() {
+        let (ours, theirs) = sockets().unwrap();
+        tell(&ours, &Order::Signal(15)).unwrap();
+        tell(&theirs, &Report::Ended { status: 15 }).unwrap();
+        drop(theirs);
+        assert!(matches!(hear(&ours), Ok(Some(Report::Ended { status: 15 }))));
+        assert!(matches!(hear::<Report>(&ours), Ok(None)));
     }
 
     #[test]
