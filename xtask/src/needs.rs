@@ -22,8 +22,16 @@ const NEEDS: &[Need] = &[
         program: "tmux",
         trials: "people at a terminal under `cerrojo run`",
     },
+    Need { packages: &["redis-server"], program: "redis-server", trials: "the Redis store" },
     Need { packages: &["less"], program: "less", trials: "a pager under `cerrojo run`" },
     Need { packages: &["vim-tiny"], program: "vi", trials: "an editor under `cerrojo run`" },
+    Need {
+        packages: &["python3", "python3-pip"],
+        program: "pip3",
+        trials: "redis-py and python-redis-lock beside ours",
+    },
+    Need { packages: &["nodejs"], program: "node", trials: "node-redlock beside ours" },
+    Need { packages: &["npm"], program: "npm", trials: "node-redlock beside ours" },
 ];
 
 /// Installs what is missing where that is possible: as root on Debian. Elsewhere says how.

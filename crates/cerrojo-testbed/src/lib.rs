@@ -6,14 +6,27 @@
 //! | [`PowerLoss`] | what a power loss leaves of a folder's files |
 //! | [`ClockSkew`] | a wall clock that is wrong for one process, and changes while it runs |
 //! | [`Disk`] | a small filesystem of its own: full, read-only |
+//! | [`RedisServer`] | a private `redis-server`: frozen, killed, restarted with and without its data, replicated |
+//! | [`Proxy`] | a TCP proxy in front of a server: delays, holds, drops, cuts, resets, refuses, while it runs |
+//! | [`Port`] | a free port that stays one's own while nobody listens on it |
+//! | [`need`] | whether a test whose program is missing is ignored or fails |
 //!
 //! Linux only. The shims need a C compiler (`cc`).
 #![cfg(target_os = "linux")]
 
 mod disk;
+mod need;
+mod port;
 mod process;
+mod proxy;
+mod redis;
 mod shim;
+mod time;
 
 pub use disk::Disk;
+pub use need::{Need, need};
+pub use port::Port;
 pub use process::Process;
+pub use proxy::{Bytes, Counts, Direction, Proxy};
+pub use redis::{RedisBuilder, RedisClient, RedisServer, Reply};
 pub use shim::{ClockSkew, PowerLoss};

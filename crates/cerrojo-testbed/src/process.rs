@@ -174,7 +174,7 @@ impl Process {
         self.kill()
     }
 
-    fn ends_within(&self, limit: Duration) -> io::Result<bool> {
+    pub(crate) fn ends_within(&self, limit: Duration) -> io::Result<bool> {
         let limit = Timespec::try_from(limit).map_err(io::Error::other)?;
         let mut ended = [PollFd::new(&self.pidfd, PollFlags::IN)];
         loop {

@@ -1,0 +1,7 @@
+//! Private Redis servers.
+
+mod client;
+mod server;
+
+pub use client::{RedisClient, Reply};
+pub use server::{RedisBuilder, RedisServer};
