@@ -8,6 +8,7 @@ mod commands {
     pub(crate) mod test;
 }
 mod needs;
+mod peers;
 mod process;
 mod readme;
 mod steps;

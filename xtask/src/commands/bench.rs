@@ -1,8 +1,11 @@
 //! `cargo xtask bench`
 
-use crate::{Outcome, process};
+use crate::{Outcome, peers, process};
 
-/// Builds the comparisons for speed and runs them.
+/// Builds the comparisons for speed and runs them. Peers that cannot be installed are left out.
 pub(crate) fn run(args: &[String]) -> Outcome {
+    if let Err(why) = peers::install() {
+        println!("without the peers of other languages: {why}");
+    }
     process::run(process::cargo("run --release -p cerrojo-bench --").args(args))
 }
