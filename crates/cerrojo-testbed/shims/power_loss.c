@@ -6,15 +6,17 @@
  * - It is renamed into place, so a SIGKILL at any point leaves the former copy or the new one.
  * - Sync and copy are one step between threads and processes (a lock file), so an older copy never replaces
  *   a newer one.
- * - A synced folder makes the unlinks and renames in it last: copies of names that are gone go too, and a
- *   renamed file has its copy under the new name. Otherwise an unlinked file comes back, and a rename
- *   has not happened. A file that was renamed before it was synced is then empty, as on real disks.
+ * - A synced folder makes the creations, unlinks and renames in it last: a new file that was not synced itself
+ *   is there and empty, copies of names that are gone go too, and a renamed file has its copy under the new
+ *   name. Otherwise a new file is gone, an unlinked file comes back, and a rename has not happened. A file
+ *   that was renamed before it was synced is then empty, as on real disks.
  * - A rename is noted before it is made, with the file's inode: one that a SIGKILL prevented is not found when
  *   the folder is synced.
+ * - A rename between folders lasts at the new name from the sync of the new folder on, and the old name is gone from
+ *   the sync of the old folder on: with one of the two, a power loss leaves both names or none.
  *
- * Not modelled: renames of folders and between folders (such a file counts as unsynced under its new name),
- * exchanges, O_SYNC, sync, syncfs, programs that make the system call themselves. sync_file_range and msync
- * are no syncs, rightly.
+ * Not modelled: new folders (they are there), renames of folders, exchanges, O_SYNC, sync, syncfs, programs that
+ * make the system call themselves. sync_file_range and msync are no syncs, rightly.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -32,10 +34,17 @@
 
 static const char *folder, *copies;
 
+/* Copied: a program that changes its title, as redis-server does, writes over its environment. */
+static const char *setting(const char *name)
+{
+    const char *value = getenv(name);
+    return value ? strdup(value) : NULL;
+}
+
 __attribute__((constructor)) static void start(void)
 {
-    folder = getenv("DUR_DIR");
-    copies = getenv("DUR_COPY_DIR");
+    folder = setting("DUR_DIR");
+    copies = setting("DUR_COPY_DIR");
 }
 
 /* A copy that silently fails would blame the program under test. */
@@ -159,6 +168,29 @@ static void forget_unlinked(int fd, const char *name)
     closedir(listing);
 }
 
+/* The names that are new in a synced folder are there to stay; of what they hold nothing was synced. */
+static void keep_created(int fd, const char *name)
+{
+    char copy[PATH_MAX];
+    int again = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *listing = again < 0 ? NULL : fdopendir(again);
+    if (!listing)
+        give_up("list a folder");
+    for (struct dirent *entry; (entry = readdir(listing));) {
+        struct stat status;
+        if (fstatat(fd, entry->d_name, &status, AT_SYMLINK_NOFOLLOW) || !S_ISREG(status.st_mode))
+            continue;
+        format(copy, "%s/files%s/%s", copies, name, entry->d_name);
+        make_folders(copy);
+        int empty = open(copy, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, status.st_mode & 07777);
+        if (empty < 0 && errno != EEXIST)
+            give_up(copy);
+        if (empty >= 0)
+            close(empty);
+    }
+    closedir(listing);
+}
+
 /* The renames in a synced folder have happened, unless the name is another file's by now. */
 static void keep_renamed(int fd, const char *name)
 {
@@ -195,6 +227,7 @@ static void keep(int fd)
         keep_file(fd, name, status.st_mode);
     else if (S_ISDIR(status.st_mode)) {
         keep_renamed(fd, name);
+        keep_created(fd, name);
         forget_unlinked(fd, name);
     }
 }
@@ -258,8 +291,7 @@ static void note_rename(int from_at, const char *from, int to_at, const char *to
     const char *from_last, *to_last;
     struct stat status;
     if (!split(from_at, from, from_folder, &from_last) || !split(to_at, to, to_folder, &to_last) ||
-        strcmp(from_folder, to_folder) != 0 || fstatat(from_at, from, &status, AT_SYMLINK_NOFOLLOW) ||
-        !S_ISREG(status.st_mode))
+        fstatat(from_at, from, &status, AT_SYMLINK_NOFOLLOW) || !S_ISREG(status.st_mode))
         return;
     unsigned long inode = status.st_ino;
     format(copy, "%s/files%s/%s", copies, from_folder, from_last);

@@ -7,6 +7,9 @@
 //! | [`ClockSkew`] | a wall clock that is wrong for one process, and changes while it runs |
 //! | [`Disk`] | a small filesystem of its own: full, read-only |
 //! | [`RedisServer`] | a private `redis-server`: frozen, killed, restarted with and without its data, replicated |
+//! | [`Sentinels`] | a master and a replica of that kind, and three sentinels |
+//! | [`RedisCluster`] | three masters of that kind that share the slots |
+//! | [`Certificates`] | a throw-away authority, a server's and a client's certificate |
 //! | [`Proxy`] | a TCP proxy in front of a server: delays, holds, drops, cuts, resets, refuses, while it runs |
 //! | [`Port`] | a free port that stays one's own while nobody listens on it |
 //! | [`need`] | whether a test whose program is missing is ignored or fails |
@@ -14,6 +17,7 @@
 //! Linux only. The shims need a C compiler (`cc`).
 #![cfg(target_os = "linux")]
 
+mod certificates;
 mod disk;
 mod need;
 mod port;
@@ -23,10 +27,11 @@ mod redis;
 mod shim;
 mod time;
 
+pub use certificates::Certificates;
 pub use disk::Disk;
 pub use need::{Need, need};
 pub use port::Port;
 pub use process::Process;
 pub use proxy::{Bytes, Counts, Direction, Proxy};
-pub use redis::{RedisBuilder, RedisClient, RedisServer, Reply};
+pub use redis::{RedisBuilder, RedisClient, RedisCluster, RedisServer, Reply, Sentinels};
 pub use shim::{ClockSkew, PowerLoss};

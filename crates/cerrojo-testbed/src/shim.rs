@@ -1,6 +1,7 @@
 //! Small C libraries that are preloaded into a child, compiled with `cc` when they are needed.
 
 use std::{
+    ffi::OsStr,
     fs::{self, File},
     io,
     os::unix::fs::FileExt,
@@ -38,6 +39,17 @@ impl Shim {
     fn library(&self) -> PathBuf {
         self.path("shim.so")
     }
+
+    /// Preloads it, beside another one that is preloaded already.
+    fn preload<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        let library = self.library().into_os_string();
+        let earlier = command.get_envs().find(|(name, _)| *name == "LD_PRELOAD");
+        let libraries = match earlier.and_then(|(_, libraries)| libraries) {
+            Some(earlier) => [earlier, library.as_os_str()].join(OsStr::new(":")),
+            None => library,
+        };
+        command.env("LD_PRELOAD", libraries)
+    }
 }
 
 /// Shows what a power loss leaves of a folder.
@@ -55,6 +67,10 @@ pub struct PowerLoss {
 }
 
 impl PowerLoss {
+    const FILES: &str = "copies/files";
+    const RENAMED: &str = "copies/renamed";
+    const COPIES: [&str; 2] = [Self::FILES, Self::RENAMED];
+
     /// For an existing folder.
     ///
     /// # Errors
@@ -64,15 +80,25 @@ impl PowerLoss {
         let target = folder.as_ref().canonicalize()?;
         let shim = Shim::compile(include_str!("../shims/power_loss.c"))?;
         fs::create_dir(shim.path("copies"))?;
-        fs::create_dir(shim.path("copies/files"))?;
-        fs::create_dir(shim.path("copies/renamed"))?;
+        for folder in Self::COPIES {
+            fs::create_dir(shim.path(folder))?;
+        }
         Ok(Self { shim, target })
+    }
+
+    /// Forgets all that was ever synced: for a folder that was emptied by somebody who is not under the shim.
+    ///
+    /// # Errors
+    ///
+    /// When a copy cannot be removed.
+    pub fn forget(&self) -> io::Result<()> {
+        Self::COPIES.iter().try_for_each(|folder| self.forget_copies(folder))
     }
 
     /// Makes `command` run under the shim.
     pub fn apply<'a>(&self, command: &'a mut Command) -> &'a mut Command {
-        command
-            .env("LD_PRELOAD", self.shim.library())
+        self.shim
+            .preload(command)
             .env("DUR_DIR", &self.target)
             .env("DUR_COPY_DIR", self.shim.path("copies"))
     }
@@ -96,7 +122,7 @@ impl PowerLoss {
     ///
     /// When a file cannot be put back.
     pub fn restore_except(&self, written_back: impl Fn(&Path) -> bool) -> io::Result<()> {
-        let copies = self.shim.path("copies/files");
+        let copies = self.shim.path(Self::FILES);
         for name in files_under(&self.target)? {
             if !written_back(&name) {
                 fs::remove_file(self.target.join(name))?;
@@ -108,14 +134,14 @@ impl PowerLoss {
         for name in files_under(&copies)? {
             put(&copies.join(&name), &self.target.join(&name))?;
         }
-        self.forget_renames()
+        // A rename whose folder was not synced has never been.
+        self.forget_copies(Self::RENAMED)
     }
 
-    /// A rename whose folder was not synced has never been.
-    fn forget_renames(&self) -> io::Result<()> {
-        let renamed = self.shim.path("copies/renamed");
-        fs::remove_dir_all(&renamed)?;
-        fs::create_dir(renamed)
+    fn forget_copies(&self, folder: &str) -> io::Result<()> {
+        let folder = self.shim.path(folder);
+        fs::remove_dir_all(&folder)?;
+        fs::create_dir(folder)
     }
 }
 
@@ -168,7 +194,7 @@ impl ClockSkew {
 
     /// Makes `command` run under the shim.
     pub fn apply<'a>(&self, command: &'a mut Command) -> &'a mut Command {
-        command.env("LD_PRELOAD", self.shim.library()).env("SKEW_FILE", self.shim.path("skew"))
+        self.shim.preload(command).env("SKEW_FILE", self.shim.path("skew"))
     }
 
     /// Sets the wall clock that many nanoseconds ahead of the right time (behind, if negative).

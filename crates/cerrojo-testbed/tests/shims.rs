@@ -43,6 +43,18 @@ fn a_power_loss_keeps_what_was_synced_and_nothing_else() {
 }
 
 #[test]
+fn a_new_file_is_there_and_empty_once_its_folder_is_synced() {
+    let folder = tempfile::tempdir().unwrap();
+    let (power, at) = (PowerLoss::new(folder.path()).unwrap(), folder.path());
+    let script =
+        "printf lost > a; printf x | dd of=b conv=fsync status=none; sync .; printf lost > c";
+    run(power.apply(&mut sh(script, at)));
+    power.restore().unwrap();
+    assert_eq!((read(at, "a").as_deref(), read(at, "b").as_deref()), (Some(""), Some("x")));
+    assert_eq!(read(at, "c"), None);
+}
+
+#[test]
 fn an_unlink_lasts_once_the_folder_is_synced() {
     let folder = tempfile::tempdir().unwrap();
     let (power, at) = (PowerLoss::new(folder.path()).unwrap(), folder.path());
@@ -73,6 +85,46 @@ fn a_rename_lasts_once_the_folder_is_synced() {
     run(power.apply(&mut sh("sync .", at)));
     power.restore().unwrap();
     assert_eq!(read("b").as_deref(), Some("new"), "a lost rename does not come back");
+}
+
+#[test]
+fn a_rename_between_folders_lasts_at_each_end_once_that_folder_is_synced() {
+    let folder = tempfile::tempdir().unwrap();
+    let (power, at) = (PowerLoss::new(folder.path()).unwrap(), folder.path());
+    let script =
+        "mkdir sub; for f in a b c d; do printf $f | dd of=$f conv=fsync status=none; done;
+        mv a sub/a; mv b sub/b; sync sub; sync .; mv c sub/c; sync sub; mv d sub/d; mv sub/b sub/e";
+    run(power.apply(&mut sh(script, at)));
+    power.restore().unwrap();
+    let read = |name| read(at, name);
+    assert_eq!((read("a"), read("sub/a").as_deref()), (None, Some("a")));
+    assert_eq!((read("sub/e"), read("sub/b").as_deref()), (None, Some("b")));
+    assert_eq!((read("c").as_deref(), read("sub/c").as_deref()), (Some("c"), Some("c")));
+    assert_eq!((read("d").as_deref(), read("sub/d")), (Some("d"), None));
+}
+
+#[test]
+fn a_folder_that_was_emptied_stays_empty_once_its_copies_are_forgotten() {
+    let folder = tempfile::tempdir().unwrap();
+    let (power, at) = (PowerLoss::new(folder.path()).unwrap(), folder.path());
+    run(power.apply(&mut sh("printf x | dd of=a conv=fsync status=none; mv a b", at)));
+    fs::remove_file(at.join("b")).unwrap();
+    power.forget().unwrap();
+    power.restore().unwrap();
+    assert_eq!((read(at, "a"), read(at, "b")), (None, None));
+}
+
+#[test]
+fn both_shims_can_be_preloaded_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let (power, at) = (PowerLoss::new(folder.path()).unwrap(), folder.path());
+    let skew = ClockSkew::new().unwrap();
+    skew.set_nanos(-1_577_880_000_000_000_000).unwrap();
+    let mut both = sh("date +%Y | dd of=a conv=fsync status=none; printf never > b", at);
+    run(skew.apply(power.apply(&mut both)));
+    power.restore().unwrap();
+    let year: i32 = read(at, "a").unwrap().trim().parse().unwrap();
+    assert!(year < 2_000 && read(at, "b").is_none(), "{year}");
 }
 
 #[test]

@@ -11,74 +11,11 @@ use std::{
 
 use tempfile::TempDir;
 
-use super::{RedisClient, Reply};
-use crate::{Port, Process, time::await_that};
+use super::{RedisBuilder, RedisClient, Reply, TESTBED, builder::Role};
+use crate::{Certificates, ClockSkew, Port, PowerLoss, Process, time::await_that};
 
 /// How long a server may take to start, stop or synchronize.
 const LIMIT: Duration = Duration::from_secs(20);
-
-/// The user by which the testbed speaks to its servers and they to each other, and its password: so that a test may
-/// give the default user any password or none.
-const TESTBED: (&str, &str) = ("testbed", "testbed");
-
-/// The options of a server that is not started yet.
-#[derive(Debug, Default)]
-pub struct RedisBuilder {
-    options: Vec<(String, String)>,
-}
-
-impl RedisBuilder {
-    /// Adds a line to the configuration. Later lines win. The value stands there as it is: quote it if it has spaces
-    /// that belong to it.
-    #[must_use]
-    pub fn option(mut self, name: &str, value: &str) -> Self {
-        self.options.push((name.to_owned(), value.to_owned()));
-        self
-    }
-
-    /// Demands this password of the default user.
-    #[must_use]
-    pub fn password(self, password: &str) -> Self {
-        self.option("requirepass", password)
-    }
-
-    /// Adds an ACL user, with rules as `ACL SETUSER` takes them: `on >secret ~jobs:* &* +@all`.
-    #[must_use]
-    pub fn user(self, name: &str, rules: &str) -> Self {
-        self.option("user", &format!("{name} {rules}"))
-    }
-
-    /// Starts it, and waits until it answers.
-    ///
-    /// # Errors
-    ///
-    /// When `redis-server` is missing, ends, or does not answer in time; the error shows its log.
-    pub fn start(self) -> io::Result<RedisServer> {
-        let folder = tempfile::Builder::new().prefix("testbed-redis-").tempdir()?;
-        let server = RedisServer { port: Port::reserve()?, folder, process: Mutex::default() };
-        fs::create_dir(server.data())?;
-        fs::write(server.path("redis.conf"), self.configuration(&server))?;
-        server.start_process()?;
-        Ok(server)
-    }
-
-    fn configuration(&self, server: &RedisServer) -> String {
-        let (user, password) = TESTBED;
-        let mut lines = vec![
-            "bind 127.0.0.1".to_owned(),
-            format!("port {}", server.port()),
-            format!("unixsocket {}", server.socket().display()),
-            format!("dir {}", server.data().display()),
-            format!("logfile {}", server.path("log").display()),
-            "save \"\"".to_owned(),
-            "repl-diskless-sync-delay 0".to_owned(),
-            format!("user {user} on >{password} ~* &* +@all"),
-            format!("masteruser {user}\nmasterauth {password}"),
-        ];
-        lines.extend(self.options.iter().map(|(name, value)| format!("{name} {value}")));
-        lines.join("\n") + "\n"
-    }
-}
 
 /// A private `redis-server` with a folder of its own, on a port of its own, killed when dropped.
 ///
@@ -89,6 +26,11 @@ pub struct RedisServer {
     process: Mutex<Option<Process>>,
     port: Port,
     folder: TempDir,
+    role: Role,
+    /// They live as long as it may be started again.
+    _certificates: Option<Certificates>,
+    clock: Option<ClockSkew>,
+    power: Option<PowerLoss>,
 }
 
 impl RedisServer {
@@ -105,6 +47,25 @@ impl RedisServer {
     #[must_use]
     pub fn builder() -> RedisBuilder {
         RedisBuilder::default()
+    }
+
+    pub(super) fn new(folder: TempDir, port: Port, role: Role) -> Self {
+        let process = Mutex::default();
+        Self { process, port, folder, role, _certificates: None, clock: None, power: None }
+    }
+
+    pub(super) fn with(
+        self,
+        certificates: Option<Certificates>,
+        clock: Option<ClockSkew>,
+        power: Option<PowerLoss>,
+    ) -> Self {
+        Self { _certificates: certificates, clock, power, ..self }
+    }
+
+    pub(super) fn started(self) -> io::Result<Self> {
+        self.start_process()?;
+        Ok(self)
     }
 
     /// Its port on 127.0.0.1, the same over restarts.
@@ -198,7 +159,28 @@ impl RedisServer {
         self.kill()?;
         fs::remove_dir_all(self.data())?;
         fs::create_dir(self.data())?;
+        self.power.as_ref().map_or(Ok(()), PowerLoss::forget)?;
         self.start_process()
+    }
+
+    /// Kills it as a power loss does: only what it had synced to the disk is there when it is started again.
+    ///
+    /// # Errors
+    ///
+    /// When it was not started with [`RedisBuilder::power_loss`], or its files cannot be put back.
+    pub fn lose_power(&self) -> io::Result<()> {
+        let power = self.power.as_ref().ok_or_else(|| no_shim("power_loss"))?;
+        self.kill()?;
+        power.restore()
+    }
+
+    /// Sets its wall clock that many nanoseconds ahead of the right time (behind, if negative), while it runs.
+    ///
+    /// # Errors
+    ///
+    /// When it was not started with [`RedisBuilder::clock_skew`].
+    pub fn set_clock_nanos(&self, ahead: i64) -> io::Result<()> {
+        self.clock.as_ref().ok_or_else(|| no_shim("clock_skew"))?.set_nanos(ahead)
     }
 
     /// Makes it a replica of `master`, also over restarts; returns once it has its data and is told of each change.
@@ -258,12 +240,25 @@ impl RedisServer {
     }
 
     fn start_process(&self) -> io::Result<()> {
-        let mut command = Command::new("redis-server");
-        command.arg(self.path("redis.conf")).stderr(self.log()?);
-        let process = Process::spawn(&mut command)?;
+        let process = Process::spawn(&mut self.invocation()?)?;
         self.await_answer(&process).map_err(|error| self.with_log(&error))?;
         *self.process() = Some(process);
         Ok(())
+    }
+
+    fn invocation(&self) -> io::Result<Command> {
+        let mut command = Command::new("redis-server");
+        command.arg(self.path("redis.conf")).stderr(self.log()?);
+        if self.role == Role::Sentinel {
+            command.arg("--sentinel");
+        }
+        if let Some(clock) = &self.clock {
+            clock.apply(&mut command);
+        }
+        if let Some(power) = &self.power {
+            power.apply(&mut command);
+        }
+        Ok(command)
     }
 
     fn await_answer(&self, process: &Process) -> io::Result<()> {
@@ -295,6 +290,10 @@ impl RedisServer {
     fn path(&self, name: impl AsRef<Path>) -> PathBuf {
         self.folder.path().join(name)
     }
+}
+
+fn no_shim(option: &str) -> io::Error {
+    io::Error::other(format!("the server was started without {option}"))
 }
 
 fn offset(text: &str) -> io::Result<u64> {
