@@ -47,3 +47,33 @@ impl Port {
         format!("{}:{}", Ipv4Addr::LOCALHOST, self.number)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    #[test]
+    fn a_reserved_port_refuses_until_somebody_listens_and_again_after() {
+        let port = Port::reserve().unwrap();
+        for _ in 0..2 {
+            let refused = TcpStream::connect(port.address()).unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+            let listener = TcpListener::bind(port.address()).unwrap();
+            TcpStream::connect(port.address()).unwrap();
+            drop(listener);
+        }
+    }
+
+    #[test]
+    fn a_reserved_port_is_given_to_nobody_else() {
+        let ports: Vec<_> = (0..200).map(|_| Port::reserve().unwrap()).collect();
+        let mut numbers: Vec<_> = ports.iter().map(Port::number).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        assert_eq!(numbers.len(), ports.len());
+        let chosen = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        assert!(!numbers.contains(&chosen));
+    }
+}

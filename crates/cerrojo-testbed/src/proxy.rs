@@ -54,8 +54,8 @@ pub struct Counts {
 /// A TCP proxy in front of a port of 127.0.0.1, on a port of its own.
 ///
 /// It passes all on, in order, half-closed connections included, until it is told otherwise; each fault is in force
-/// when its call returns. One thread serves all connections, sleeps while there is nothing to do, and ends
-/// when the proxy is dropped: that closes all connections.
+/// when its call returns. One thread, named after the port, serves all connections, sleeps while there
+/// is nothing to do, and ends when the proxy is dropped: that closes all connections.
 #[derive(Debug)]
 pub struct Proxy {
     port: u16,
@@ -78,7 +78,7 @@ impl Proxy {
         let mut pump = Pump::new(front, port)?;
         let ears = Arc::clone(&bell);
         let thread = std::thread::Builder::new()
-            .name("testbed-proxy".to_owned())
+            .name(format!("proxy-{own}"))
             .spawn(move || pump.run(&received, &ears))?;
         Ok(Self { port: own, orders, bell, thread: Some(thread) })
     }

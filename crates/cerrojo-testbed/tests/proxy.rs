@@ -2,14 +2,16 @@
 #![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 use std::{
+    fs,
     io::{ErrorKind, Read, Write},
     net::{Shutdown, TcpListener, TcpStream},
     time::Duration,
 };
 
 use cerrojo_testbed::{
+    Counts,
     Direction::{ToClient, ToServer},
-    Proxy,
+    Port, Proxy,
 };
 
 const LONG: Duration = Duration::from_secs(20);
@@ -196,12 +198,14 @@ fn healing_ends_all_faults() {
 }
 
 #[test]
-fn dropping_it_ends_connections_and_frees_the_port() {
+fn dropping_it_ends_connections_and_its_thread_and_frees_the_port() {
     let proxy = Proxy::start(echo()).unwrap();
     let mut stream = client(&proxy);
     proxy.await_counts(LONG, |counts| counts.connections_open == 1).unwrap();
     let port = proxy.port();
+    assert!(thread_of(port).is_some());
     drop(proxy);
+    assert!(thread_of(port).is_none());
     assert!(ends(&mut stream));
     TcpListener::bind(("127.0.0.1", port)).unwrap();
 }
@@ -215,8 +219,115 @@ fn waiting_for_counts_is_bounded() {
 
 #[test]
 fn a_server_that_does_not_listen_resets_its_clients() {
-    let port = cerrojo_testbed::Port::reserve().unwrap();
+    let port = Port::reserve().unwrap();
     let proxy = Proxy::start(port.number()).unwrap();
     assert!(breaks(&mut client(&proxy)));
     TcpListener::bind(port.address()).unwrap();
+}
+
+#[test]
+fn more_than_is_kept_waits_at_its_sender_and_arrives_whole() {
+    const COUNT: usize = 24 << 20;
+    let proxy = Proxy::start(echo()).unwrap();
+    let mut stream = client(&proxy);
+    proxy.hold(ToClient).unwrap();
+    let mut writer = stream.try_clone().unwrap();
+    let sent: Vec<u8> = (0..COUNT).map(|at| (at % 251).to_le_bytes()[0]).collect();
+    let bytes = sent.clone();
+    let writing = std::thread::spawn(move || writer.write_all(&bytes));
+    let held = proxy.await_counts(LONG, |counts| counts.to_client.arrived >= 1 << 20).unwrap();
+    assert!(held.to_client.passed == 0 && held.to_client.arrived < 2 << 20, "{held:?}");
+    proxy.flow(ToClient).unwrap();
+    let mut heard = vec![0; COUNT];
+    stream.read_exact(&mut heard).unwrap();
+    assert!(heard == sent);
+    writing.join().unwrap().unwrap();
+}
+
+/// A client behind a proxy and the server's end of its connection.
+fn pair() -> (Proxy, TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let proxy = Proxy::start(listener.local_addr().unwrap().port()).unwrap();
+    let client = client(&proxy);
+    let server = listener.accept().unwrap().0;
+    server.set_read_timeout(Some(LONG)).unwrap();
+    (proxy, client, server)
+}
+
+/// As the kernel does for a process that is killed with unread input.
+fn reset(stream: TcpStream) {
+    rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).unwrap();
+    drop(stream);
+}
+
+#[test]
+fn the_reset_of_one_end_reaches_the_other_after_what_was_sent_and_held_with_it() {
+    let (proxy, mut client, mut server) = pair();
+    proxy.hold(ToServer).unwrap();
+    client.write_all(b"one").unwrap();
+    proxy.await_counts(LONG, |counts| counts.to_server.arrived == 3).unwrap();
+    reset(client);
+    server.write_all(b"into the void").unwrap();
+    proxy.await_counts(LONG, |counts| counts.to_client.arrived == 13).unwrap();
+    assert!(is_silent(&mut server));
+    proxy.flow(ToServer).unwrap();
+    assert_eq!(hear(&mut server, 3), "one");
+    assert!(breaks(&mut server));
+    proxy.await_counts(LONG, |counts| counts.connections_open == 0).unwrap();
+}
+
+#[test]
+fn the_end_of_one_end_reaches_the_other_and_is_swallowed_like_all_else() {
+    let (proxy, client, mut server) = pair();
+    proxy.swallow(ToServer).unwrap();
+    drop(client);
+    assert!(is_silent(&mut server));
+    proxy.heal().unwrap();
+    assert!(ends(&mut server));
+}
+
+/// The folder in /proc of a proxy's thread.
+fn thread_of(port: u16) -> Option<std::path::PathBuf> {
+    let name = format!("proxy-{port}\n");
+    let tasks = fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap().path());
+    tasks.into_iter().find(|task| fs::read_to_string(task.join("comm")).is_ok_and(|it| it == name))
+}
+
+/// How long the thread of a proxy has run, in milliseconds.
+fn ran_ms(proxy: &Proxy) -> u64 {
+    let ran = fs::read_to_string(thread_of(proxy.port()).unwrap().join("schedstat")).unwrap();
+    ran.split(' ').next().unwrap().parse::<u64>().unwrap() / 1_000_000
+}
+
+fn rests(proxy: &Proxy) -> bool {
+    let before = ran_ms(proxy);
+    let never = proxy.await_counts(5 * SHORT, |_| false).unwrap_err();
+    assert_eq!(never.kind(), ErrorKind::TimedOut);
+    ran_ms(proxy) - before < 100
+}
+
+#[test]
+fn it_rests_while_ended_and_broken_connections_are_held() {
+    let (proxy, client, server) = pair();
+    proxy.hold(ToServer).unwrap();
+    proxy.hold(ToClient).unwrap();
+    assert!(rests(&proxy), "open");
+    drop(client);
+    assert!(rests(&proxy), "one end has ended");
+    reset(server);
+    assert!(rests(&proxy), "one end has ended, the other is broken");
+    assert_eq!(proxy.counts().unwrap().connections_open, 1);
+}
+
+#[test]
+fn it_rests_while_nobody_reads_and_while_all_is_swallowed() {
+    let (proxy, mut client, _server) = pair();
+    let writing = std::thread::spawn(move || client.write_all(&vec![0; 24 << 20]));
+    let full = |counts: &Counts| counts.to_server.arrived >= counts.to_server.passed + (1 << 20);
+    proxy.await_counts(LONG, full).unwrap();
+    assert!(rests(&proxy), "nobody reads");
+    proxy.swallow(ToServer).unwrap();
+    writing.join().unwrap().unwrap();
+    proxy.await_counts(LONG, |counts| counts.to_server.arrived == 24 << 20).unwrap();
+    assert!(rests(&proxy), "swallowed");
 }

@@ -37,6 +37,8 @@ fn main() -> ExitCode {
         trial("the_servers_time_jumps_both_ways_while_it_runs", clock),
         trial("a_power_loss_keeps_what_was_acknowledged_with_appendfsync_always", synced),
         trial("a_power_loss_loses_what_appendfsync_no_has_acknowledged", unsynced),
+        trial("a_power_loss_keeps_with_appendfsync_everysec_what_is_seconds_old", every_second),
+        trial("a_server_that_ended_by_itself_is_not_running_and_can_be_restarted", ended),
         trial("a_replica_stays_one_over_a_restart", replica_restart),
         trial("sentinels_promote_the_replica_of_a_frozen_master", sentinels),
         trial("a_cluster_serves_each_slot_at_one_node_and_outlives_a_node", cluster),
@@ -261,6 +263,36 @@ fn unsynced() -> Result<(), Failed> {
     server.restart()?;
     assert_eq!(server.command(&["GET", "a"])?, "nil");
     RedisServer::start()?.lose_power().unwrap_err();
+    Ok(())
+}
+
+fn every_second() -> Result<(), Failed> {
+    let server = with_power_loss("everysec")?;
+    let mut client = server.client()?;
+    client.command(&["SET", "old", "kept"])?;
+    for round in 1..=30 {
+        client.command(&["SET", "new", &round.to_string()])?;
+        assert_eq!(client.command(&["BLPOP", "never", "0.1"])?, "nil");
+    }
+    server.lose_power()?;
+    server.restart()?;
+    assert_eq!(server.command(&["GET", "old"])?, "kept");
+    let new: u32 = server.command(&["GET", "new"])?.to_string().parse()?;
+    assert!((1..=30).contains(&new), "{new}");
+    Ok(())
+}
+
+fn ended() -> Result<(), Failed> {
+    let server = RedisServer::start()?;
+    server.command(&["SHUTDOWN", "NOSAVE"]).unwrap_err();
+    server.command(&["PING"]).unwrap_err();
+    server.restart()?;
+    assert_eq!(server.command(&["PING"])?, "PONG");
+    server.kill()?;
+    server.freeze().unwrap_err();
+    server.thaw().unwrap_err();
+    assert_eq!(server.id(), None);
+    server.kill()?;
     Ok(())
 }
 

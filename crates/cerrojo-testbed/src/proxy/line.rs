@@ -12,6 +12,9 @@ use super::Bytes;
 /// How much is kept for a line before its sender has to wait.
 const KEPT_BYTES_MAX: usize = 1 << 20;
 
+/// What one read takes at most.
+const READ_BYTES_MAX: usize = 16 * 1024;
+
 /// What becomes of the bytes of a direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Way {
@@ -94,20 +97,23 @@ impl Line {
 
     /// Takes what `from` has, at most one buffer full.
     pub(super) fn read(&mut self, mut from: &TcpStream, rule: &mut Rule, now: Instant) {
-        let mut buffer = vec![0; 16 * 1024];
+        let mut buffer = [0; READ_BYTES_MAX];
         let due = (now + rule.delay).max(self.latest_due.unwrap_or(now));
         match from.read(&mut buffer) {
             Ok(0) => self.end(End::Fin, due),
             Ok(length) => {
-                buffer.truncate(length);
                 rule.bytes.arrived += as_count(length);
-                self.latest_due = Some(due);
-                self.kept_bytes += length;
-                self.chunks.push_back(Chunk { due, bytes: buffer, sent: 0 });
+                self.keep(buffer.get(..length).unwrap_or_default(), due);
             }
             Err(error) if is_nothing_yet(&error) => {}
             Err(_) => self.end(End::Reset, due),
         }
+    }
+
+    fn keep(&mut self, bytes: &[u8], due: Instant) {
+        self.latest_due = Some(due);
+        self.kept_bytes += bytes.len();
+        self.chunks.push_back(Chunk { due, bytes: bytes.to_vec(), sent: 0 });
     }
 
     fn end(&mut self, end: End, due: Instant) {

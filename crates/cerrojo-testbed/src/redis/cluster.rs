@@ -2,7 +2,7 @@
 
 use std::{io, time::Duration};
 
-use super::RedisServer;
+use super::{RedisBuilder, RedisServer};
 use crate::{Port, time::await_that};
 
 /// How long the nodes may take to know each other.
@@ -25,16 +25,25 @@ impl RedisCluster {
     ///
     /// When a node does not start, or they do not find each other in time.
     pub fn start() -> io::Result<Self> {
+        Self::of(&RedisServer::builder())
+    }
+
+    /// As [`start`](Self::start), with nodes like this.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start).
+    pub fn of(node: &RedisBuilder) -> io::Result<Self> {
         let buses = [Port::reserve()?, Port::reserve()?, Port::reserve()?];
         let [first, second, third] = &buses;
-        let nodes = [node(first)?, node(second)?, node(third)?];
+        let nodes = [clustered(node, first)?, clustered(node, second)?, clustered(node, third)?];
         assign(&nodes)?;
         introduce(&nodes, &buses)?;
         nodes.iter().try_for_each(await_ok)?;
         Ok(Self { nodes, _buses: buses })
     }
 
-    /// Its nodes.
+    /// Its nodes. One that is restarted empty has forgotten the cluster; `FLUSHALL` forgets the keys only.
     #[must_use]
     pub fn nodes(&self) -> &[RedisServer; 3] {
         &self.nodes
@@ -56,8 +65,8 @@ impl RedisCluster {
     }
 }
 
-fn node(bus: &Port) -> io::Result<RedisServer> {
-    RedisServer::builder()
+fn clustered(node: &RedisBuilder, bus: &Port) -> io::Result<RedisServer> {
+    node.clone()
         .option("cluster-enabled", "yes")
         .option("cluster-port", &bus.number().to_string())
         .option("cluster-node-timeout", "1000")
