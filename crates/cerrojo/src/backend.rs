@@ -3,3 +3,5 @@
 #[cfg(all(feature = "local", target_os = "linux"))]
 pub mod local;
 pub mod memory;
+#[cfg(feature = "redis")]
+pub mod redis;

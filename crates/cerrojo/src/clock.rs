@@ -55,7 +55,7 @@ impl Instant {
 
     /// The instant that [`Instant::as_nanos`] said.
     #[must_use]
-    pub fn from_nanos(nanos: u64) -> Self {
+    pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 

@@ -20,25 +20,39 @@ pub enum AnyLocker {
 
 /// One scheme of URLs.
 struct Scheme {
-    name: &'static str,
+    names: &'static [&'static str],
     example: &'static str,
     /// The crate feature that it needs and whether that is on; `None`: always there.
     feature: Option<(&'static str, bool)>,
 }
 
 const SCHEMES: &[Scheme] = &[
-    Scheme { name: "memory", example: "memory:", feature: None },
+    Scheme { names: &["memory"], example: "memory:", feature: None },
     Scheme {
-        name: "local",
+        names: &["local"],
         example: "local: or local:/var/lib/app/locks",
         feature: Some(("local", cfg!(feature = "local"))),
+    },
+    Scheme {
+        names: &[
+            "redis",
+            "rediss",
+            "redis+unix",
+            "redis+sentinel",
+            "rediss+sentinel",
+            "redis+cluster",
+            "rediss+cluster",
+        ],
+        example: "redis://host:port",
+        feature: Some(("redis", cfg!(feature = "redis"))),
     },
 ];
 
 /// Opens the store that a URL names.
 ///
 /// * `memory:` one store of this process alone, for tests;
-/// * `local:` the embedded store at its default place, `local:PATH` in the folder PATH.
+/// * `local:` the embedded store at its default place, `local:PATH` in the folder PATH;
+/// * `redis:` and its kin, as [`Redis::connect`](crate::backend::redis::Redis::connect) reads them: approximate.
 ///
 /// # Errors
 ///
@@ -57,8 +71,19 @@ pub async fn connect(url: &str, options: Options) -> Result<AnyLocker> {
         "local" => Ok(fenced(crate::backend::local::Local::connect_url(rest).await?, options)),
         #[cfg(all(feature = "local", not(target_os = "linux")))]
         "local" => Err(invalid("local: works on Linux only; use a store on a server".to_owned())),
+        #[cfg(feature = "redis")]
+        _ if knows("redis", scheme) => {
+            Ok(approximate(crate::backend::redis::Redis::connect(url).await?, options))
+        }
         _ => Err(unknown(scheme)),
     }
+}
+
+/// Whether the row of `first` has this scheme.
+#[cfg(feature = "redis")]
+fn knows(first: &str, scheme: &str) -> bool {
+    let row = SCHEMES.iter().find(|row| row.names.first() == Some(&first));
+    row.is_some_and(|row| row.names.contains(&scheme))
 }
 
 fn fenced<B: Backend<Lease: Lease<Token = FencingToken>>>(
@@ -68,9 +93,18 @@ fn fenced<B: Backend<Lease: Lease<Token = FencingToken>>>(
     AnyLocker::Fenced(Locker::with_options(Erased::new(backend), options))
 }
 
+#[cfg(feature = "redis")]
+fn approximate<B: Backend<Lease: Lease<Token = NoToken>>>(
+    backend: B,
+    options: Options,
+) -> AnyLocker {
+    AnyLocker::Approximate(Locker::with_options(Erased::new(backend), options))
+}
+
 /// Says which schemes there are, and which feature would bring the one asked for.
 fn unknown(scheme: &str) -> Error {
-    let off = SCHEMES.iter().find(|known| known.name == scheme).and_then(|known| known.feature);
+    let row = SCHEMES.iter().find(|row| row.names.contains(&scheme));
+    let off = row.and_then(|row| row.feature);
     let there: Vec<_> =
         SCHEMES.iter().filter(|s| s.feature.is_none_or(|(_, on)| on)).map(|s| s.example).collect();
     let there = there.join(", ");

@@ -128,6 +128,10 @@ mod local {
     }
 }
 
+#[cfg(all(feature = "redis", target_os = "linux"))]
+#[path = "conformance/redis.rs"]
+mod redis;
+
 /// The trials of one set-up and of its erased twin, and the table of what is left out.
 fn add<H: Harness>(harness: &H, all: &mut Vec<Trial>) -> Option<ExitCode> {
     let twin = ErasedTwin(harness.clone());
@@ -148,6 +152,10 @@ fn every_backend(all: &mut Vec<Trial>) -> Option<ExitCode> {
     if let Some(code) = add(&local::LocalHarness, all) {
         return Some(code);
     }
+    #[cfg(all(feature = "redis", target_os = "linux"))]
+    if let Some(code) = redis::add(all) {
+        return Some(code);
+    }
     None
 }
 
@@ -159,19 +167,22 @@ fn backends_in_source() -> BTreeSet<String> {
     names.map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned()).collect()
 }
 
+/// The backend of a trial: `redis` of `redis+tls::case`.
+fn backend_of(trial: &str) -> Option<String> {
+    let (set_up, _) = trial.split_once("::")?;
+    Some(set_up.split_once('+').map_or(set_up, |(backend, _)| backend).to_owned())
+}
+
 /// A file for where a backend does not run is not a backend.
 fn is_stand_in(name: &str) -> bool {
     name.ends_with("_elsewhere")
 }
 
 fn tested_or_left_out(trials: &[String]) -> BTreeSet<String> {
-    let mut tested: BTreeSet<String> = trials
-        .iter()
-        .filter_map(|name| name.split_once("::"))
-        .map(|(name, _)| name.to_owned())
-        .collect();
-    if !cfg!(all(feature = "local", target_os = "linux")) {
-        tested.extend(["local".to_owned(), "local-erased".to_owned()]);
+    let mut tested: BTreeSet<String> = trials.iter().filter_map(|name| backend_of(name)).collect();
+    let left_out = [("local", cfg!(feature = "local")), ("redis", cfg!(feature = "redis"))];
+    for (name, _) in left_out.iter().filter(|(_, is_on)| !(is_on & cfg!(target_os = "linux"))) {
+        tested.extend([(*name).to_owned(), format!("{name}-erased")]);
     }
     tested
 }

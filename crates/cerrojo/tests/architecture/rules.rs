@@ -331,10 +331,11 @@ pub fn no_driver_is_public(tree: &Tree) -> Vec<Violation> {
     })
 }
 
-/// What stands from each `pub` to the body, the end or the comma of its item; imports apart.
+/// What stands from each `pub` to the body, the end or the comma of its item; imports and modules apart.
 fn signatures(tokens: &[Token]) -> impl Iterator<Item = &[Token]> {
     let starts = tokens.iter().enumerate().filter(|(at, token)| {
-        let hidden = ["(", "use"].iter().any(|next| reads(tokens, at + 1, &[next]));
+        // A backend's module may have its driver's name.
+        let hidden = ["(", "use", "mod"].iter().any(|next| reads(tokens, at + 1, &[next]));
         token.is("pub") && !hidden
     });
     starts.map(|(at, _)| {

@@ -1,0 +1,193 @@
+//! What can go wrong with a server, and what that means to a caller.
+
+use std::{io, path::PathBuf, time::Duration};
+
+use redis::ErrorKind as Driver;
+
+use crate::{Error, ErrorKind, LockName};
+
+#[derive(Debug, thiserror::Error)]
+pub(super) enum RedisError {
+    #[error("{0}")]
+    Config(String),
+    #[error("cannot read {path}")]
+    Pem {
+        path: PathBuf,
+        #[source]
+        error: io::Error,
+    },
+    #[error("cannot connect")]
+    Dial(#[source] redis::RedisError),
+    #[error("no connection within {0:?}")]
+    DialTooSlow(Duration),
+    /// Why there was no connection a moment ago.
+    #[error(transparent)]
+    Resting(std::sync::Arc<RedisError>),
+    #[error("all connections that wait for replicas were busy for {0:?}")]
+    Busy(Duration),
+    #[error("the call failed")]
+    Call(#[source] redis::RedisError),
+    #[error("no answer within {0:?}")]
+    NoAnswer(Duration),
+    #[error("an answer that no server of locks gives: {0}")]
+    Answer(String),
+    #[error("{held} of {wanted} replicas have acknowledged the grant, so it was given back")]
+    Replicas { held: i64, wanted: usize },
+    #[error(
+        "`{0}` has braces, by which a cluster would choose the slot of a lock in a foreign format"
+    )]
+    Braces(LockName),
+    #[error("it is a replica, which takes no locks: name the master, or let Sentinel do so")]
+    Replica,
+}
+
+impl RedisError {
+    /// The error that the user sees, naming the server.
+    pub(super) fn at(self, place: &str) -> Error {
+        let message = format!("redis at {place}: {self}{}", self.advice());
+        Error::new(self.kind(), message).with_source(self)
+    }
+
+    /// For what is wrong before there is a server.
+    pub(super) fn plain(self) -> Error {
+        Error::new(self.kind(), format!("redis: {self}")).with_source(self)
+    }
+
+    /// Whether the connection is of no further use.
+    pub(super) fn ends_connection(&self) -> bool {
+        match self {
+            // A server that has become a replica: another one is the master now.
+            Self::Call(error) => {
+                error.is_io_error() || code(error) == "READONLY" || is_garbled(error)
+            }
+            _ => false,
+        }
+    }
+
+    fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Config(_) | Self::Pem { .. } | Self::Braces(_) | Self::Replica => {
+                ErrorKind::Invalid
+            }
+            Self::Dial(error) => kind_of_dial(error),
+            Self::Resting(error) => error.kind(),
+            Self::DialTooSlow(_) | Self::Busy(_) | Self::Replicas { .. } => ErrorKind::Unavailable,
+            Self::Call(error) => kind_of_call(error),
+            Self::NoAnswer(_) | Self::Answer(_) => ErrorKind::Indeterminate,
+        }
+    }
+
+    fn advice(&self) -> String {
+        match self {
+            Self::Dial(error) | Self::Call(error) => {
+                format!(": {}{}", described(error), advice(error))
+            }
+            Self::Resting(error) => error.advice(),
+            Self::Pem { error, .. } => format!(": {error}"),
+            Self::NoAnswer(_) => ": it may be stopped or slow, or the network is cut".to_owned(),
+            _ => String::new(),
+        }
+    }
+}
+
+/// Answers of a server that has done nothing, and may do it later.
+const LATER: [&str; 12] = [
+    "READONLY",
+    "OOM",
+    "LOADING",
+    "MASTERDOWN",
+    "CLUSTERDOWN",
+    "MOVED",
+    "ASK",
+    "TRYAGAIN",
+    "BUSY",
+    "NOREPLICAS",
+    "MISCONF",
+    "NOSCRIPT",
+];
+/// Answers of a server that will never do it.
+const NEVER: [&str; 6] = ["NOAUTH", "WRONGPASS", "NOPERM", "WRONGTYPE", "CROSSSLOT", "DENIED"];
+
+fn kind_of_dial(error: &redis::RedisError) -> ErrorKind {
+    let may_pass = error.is_io_error()
+        || LATER.contains(&code(error))
+        || described(error).contains("max number of clients")
+        || matches!(
+            error.kind(),
+            Driver::MasterNameNotFoundBySentinel | Driver::ClusterConnectionNotFound
+        );
+    if may_pass && !is_garbled(error) { ErrorKind::Unavailable } else { ErrorKind::Invalid }
+}
+
+fn kind_of_call(error: &redis::RedisError) -> ErrorKind {
+    match code(error) {
+        code if LATER.contains(&code) => ErrorKind::Unavailable,
+        code if NEVER.contains(&code) => ErrorKind::Invalid,
+        _ if error.kind() == Driver::ClusterConnectionNotFound => ErrorKind::Unavailable,
+        _ => ErrorKind::Indeterminate,
+    }
+}
+
+fn code(error: &redis::RedisError) -> &str {
+    error.code().unwrap_or_default()
+}
+
+/// Whether what answers does not speak the protocol.
+fn is_garbled(error: &redis::RedisError) -> bool {
+    error.kind() == Driver::Parse
+}
+
+fn described(error: &redis::RedisError) -> String {
+    error.to_string()
+}
+
+fn advice(error: &redis::RedisError) -> &'static str {
+    match code(error) {
+        "READONLY" => "; it is a replica: name the master, or let Sentinel do so",
+        "OOM" => "; its memory is full: give it more, and never let it evict locks",
+        "NOAUTH" | "WRONGPASS" => "; user or password is wrong",
+        "NOPERM" => "; docs/backends/redis.md says what the user must be allowed to do",
+        "WRONGTYPE" => "; the key holds something else than a lock: choose another name or prefix",
+        "LOADING" => "; it is starting",
+        _ if is_garbled(error) => "; whatever it is, it is not a Redis server",
+        _ if error.kind() == Driver::AuthenticationFailed => "; user or password is wrong",
+        _ if error.kind() == Driver::RESP3NotSupported => "; it has to be Redis 7 or later",
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(code: &str) -> redis::RedisError {
+        redis::make_extension_error(code.to_owned(), Some("why".to_owned()))
+    }
+
+    #[test]
+    fn what_the_server_refused_was_not_done() {
+        for code in LATER {
+            assert_eq!(RedisError::Call(answer(code)).kind(), ErrorKind::Unavailable, "{code}");
+        }
+        for code in NEVER {
+            assert_eq!(RedisError::Call(answer(code)).kind(), ErrorKind::Invalid, "{code}");
+        }
+    }
+
+    #[test]
+    fn what_broke_off_is_unknown_unless_nothing_was_sent() {
+        let cut = || redis::RedisError::from(io::Error::from(io::ErrorKind::BrokenPipe));
+        assert_eq!(RedisError::Call(cut()).kind(), ErrorKind::Indeterminate);
+        assert!(RedisError::Call(cut()).ends_connection());
+        assert_eq!(RedisError::Dial(cut()).kind(), ErrorKind::Unavailable);
+        assert_eq!(RedisError::NoAnswer(Duration::ZERO).kind(), ErrorKind::Indeterminate);
+        assert_eq!(RedisError::Call(answer("ERR")).kind(), ErrorKind::Indeterminate);
+    }
+
+    #[test]
+    fn a_message_names_the_server_and_what_to_do() {
+        let error = RedisError::Call(answer("OOM")).at("h:1");
+        assert!(error.to_string().starts_with("redis at h:1: the call failed: "), "{error}");
+        assert!(error.to_string().contains("never let it evict"), "{error}");
+    }
+}

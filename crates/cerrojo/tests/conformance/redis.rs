@@ -1,0 +1,193 @@
+//! The set-ups of Redis: one server each, started when the first trial wants it, with a prefix and a proxy for each trial.
+
+use std::{
+    process::ExitCode,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use cerrojo::{
+    Error, ErrorKind, OwnerId, Result,
+    backend::redis::Redis,
+    conformance::{Capabilities, Capability, Harness, Instance, Severed},
+};
+use cerrojo_testbed::{Certificates, Direction, Proxy, RedisCluster, RedisServer, Sentinels, need};
+use libtest_mimic::Trial;
+
+/// All that docs/backends/redis.md asks for.
+const RIGHTS: &str = "on >p%40ss ~c* &c* +@connection +eval +evalsha +subscribe +publish +get +set +del +pexpire +pttl \
+                      +zadd +zrange +zrank +zscore +zrem +hset +hget +hdel +time +scan +info +wait";
+
+/// Which servers, and how they are reached.
+#[derive(Clone, Copy, Debug)]
+enum SetUp {
+    Plain,
+    /// With a user who may do no more than is needed.
+    Tls,
+    Cluster,
+    Sentinel,
+}
+
+/// What a set-up has started.
+enum Servers {
+    One(Box<RedisServer>),
+    Tls(Box<RedisServer>, Certificates),
+    Cluster(Box<RedisCluster>),
+    Sentinel(Box<Sentinels>),
+}
+
+#[derive(Clone)]
+pub(super) struct RedisHarness {
+    set_up: SetUp,
+    /// Stopped with the last trial.
+    servers: Arc<Mutex<Option<Arc<Servers>>>>,
+}
+
+pub(super) struct RedisInstance {
+    url: String,
+    proxy: Option<Arc<Proxy>>,
+    _servers: Arc<Servers>,
+}
+
+/// The trials of all set-ups, or this process's part in one of them.
+pub(super) fn add(all: &mut Vec<Trial>) -> Option<ExitCode> {
+    let is_ignored = need("redis-server").is_ignored();
+    for set_up in [SetUp::Plain, SetUp::Tls, SetUp::Cluster, SetUp::Sentinel] {
+        let mut trials = Vec::new();
+        let code = super::add(&RedisHarness { set_up, servers: Arc::default() }, &mut trials);
+        if code.is_some() {
+            return code;
+        }
+        all.extend(trials.into_iter().map(|trial| trial.with_ignored_flag(is_ignored)));
+    }
+    None
+}
+
+impl Servers {
+    fn start(set_up: SetUp) -> std::io::Result<Self> {
+        Ok(match set_up {
+            SetUp::Plain => Self::One(Box::new(RedisServer::start()?)),
+            SetUp::Cluster => Self::Cluster(Box::new(RedisCluster::start()?)),
+            SetUp::Sentinel => Self::Sentinel(Box::new(Sentinels::start()?)),
+            SetUp::Tls => {
+                let certificates = Certificates::new()?;
+                let rights = RIGHTS.replace("%40", "@");
+                let server = RedisServer::builder()
+                    .mutual_tls(&certificates)
+                    .user("default", "off")
+                    .user("locker", &rights);
+                Self::Tls(Box::new(server.start()?), certificates)
+            }
+        })
+    }
+
+    /// The URL of a part of its own, and the proxy that it leads through, if one can.
+    fn reached(&self) -> std::io::Result<(String, Option<Proxy>)> {
+        let prefix = format!("prefix=c{}", OwnerId::random().to_hex());
+        let addresses = |servers: &[RedisServer]| {
+            servers.iter().map(RedisServer::address).collect::<Vec<_>>().join(",")
+        };
+        Ok(match self {
+            Self::One(server) => {
+                let proxy = Proxy::start(server.port())?;
+                (format!("redis://{}?{prefix}", proxy.address()), Some(proxy))
+            }
+            Self::Tls(server, certificates) => {
+                let proxy = Proxy::start(server.port())?;
+                let url = format!(
+                    "rediss://locker:p%40ss@localhost:{}?{prefix}&ca={}&cert={}&key={}",
+                    proxy.port(),
+                    certificates.authority().display(),
+                    certificates.client().display(),
+                    certificates.client_key().display(),
+                );
+                (url, Some(proxy))
+            }
+            Self::Cluster(cluster) => {
+                (format!("redis+cluster://{}?{prefix}", addresses(cluster.nodes())), None)
+            }
+            Self::Sentinel(sentinels) => {
+                let addresses = addresses(sentinels.sentinels());
+                (format!("redis+sentinel://{addresses}/{}?{prefix}", Sentinels::NAME), None)
+            }
+        })
+    }
+}
+
+impl RedisHarness {
+    fn servers(&self) -> std::io::Result<Arc<Servers>> {
+        let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(servers) = &*servers {
+            return Ok(Arc::clone(servers));
+        }
+        let started = Arc::new(Servers::start(self.set_up)?);
+        *servers = Some(Arc::clone(&started));
+        Ok(started)
+    }
+}
+
+impl Harness for RedisHarness {
+    type Backend = Redis;
+    type Instance = RedisInstance;
+
+    fn name(&self) -> String {
+        match self.set_up {
+            SetUp::Plain => "redis",
+            SetUp::Tls => "redis+tls",
+            SetUp::Cluster => "redis+cluster",
+            SetUp::Sentinel => "redis+sentinel",
+        }
+        .to_owned()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        let can = Capabilities::none()
+            .with(Capability::Fifo)
+            .with(Capability::Processes)
+            .with(Capability::NamesHolder);
+        match self.set_up {
+            // Servers that are found by their own addresses cannot be reached through a proxy.
+            SetUp::Cluster => can.with_descriptors_max(8),
+            SetUp::Sentinel => can,
+            SetUp::Plain | SetUp::Tls => can.with(Capability::Sever),
+        }
+    }
+
+    async fn fresh(&self) -> Result<RedisInstance> {
+        let broken = |error| {
+            Error::new(ErrorKind::Unavailable, "the servers did not start").with_source(error)
+        };
+        let servers = self.servers().map_err(broken)?;
+        let (url, proxy) = servers.reached().map_err(broken)?;
+        Ok(RedisInstance { url, proxy: proxy.map(Arc::new), _servers: servers })
+    }
+
+    async fn open(&self, url: &str) -> Result<Redis> {
+        Redis::connect(url).await
+    }
+}
+
+impl Instance for RedisInstance {
+    type Backend = Redis;
+
+    async fn connect(&self) -> Result<Redis> {
+        Redis::connect(&self.url).await
+    }
+
+    fn url(&self) -> Option<String> {
+        Some(self.url.clone())
+    }
+
+    /// A network that delivers nothing, as long as it lasts.
+    fn sever(&self) -> Option<Severed> {
+        struct Heals(Arc<Proxy>);
+        impl Drop for Heals {
+            fn drop(&mut self) {
+                self.0.heal().expect("a proxy that heals");
+            }
+        }
+        let proxy = self.proxy.clone()?;
+        proxy.hold(Direction::ToServer).ok()?;
+        proxy.hold(Direction::ToClient).ok()?;
+        Some(Severed::new(Heals(proxy)))
+    }
+}
