@@ -29,7 +29,8 @@ await new Promise((start) => input.once("line", start).once("close", start));
 input.once("close", stop);
 const tasks = Array.from({ length: job.tasks }, (_, task) => takeTurns(task));
 const turns = await Promise.all(tasks);
-console.log(JSON.stringify(turns.flat()));
+// What a pipe has not taken yet is lost at an exit.
+await new Promise((written) => process.stdout.write(`${JSON.stringify(turns.flat())}\n`, written));
 input.removeListener("close", stop);
 input.close();
 await client.quit();

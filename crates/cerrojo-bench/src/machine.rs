@@ -13,7 +13,11 @@ use crate::Result;
 const LOCK_FILE: &str = include_str!("../../../Cargo.lock");
 
 /// Crates whose versions matter to the figures.
-const CRATES: [&str; 4] = ["cerrojo", "tokio", "rusqlite", "libsqlite3-sys"];
+const CRATES: [&str; 6] = ["cerrojo", "tokio", "rusqlite", "libsqlite3-sys", "redis", "rslock"];
+
+/// The versions of the peers in Python and JavaScript.
+const PYTHON: &str = include_str!("../peers/requirements.txt");
+const NODE: &str = include_str!("../peers/package.json");
 
 #[derive(Debug, Serialize)]
 pub(crate) struct Machine {
@@ -34,7 +38,7 @@ pub(crate) fn describe(folder: PathBuf) -> Result<Machine> {
         filesystem: filesystem(&folder.canonicalize()?),
         folder,
         optimised: !cfg!(debug_assertions),
-        versions: CRATES.iter().filter_map(|name| version_of(name)).collect(),
+        versions: versions()?,
     })
 }
 
@@ -59,6 +63,22 @@ fn filesystem(folder: &Path) -> String {
 fn mount(line: &str) -> Option<(&str, &str)> {
     let (left, right) = line.split_once(" - ")?;
     Some((left.split(' ').nth(4)?, right.split(' ').next()?))
+}
+
+/// Of the crates that were linked and of the peers that are pinned.
+fn versions() -> Result<Vec<(String, String)>> {
+    let crates = CRATES.iter().filter_map(|name| version_of(name));
+    let python = PYTHON.lines().filter_map(|line| line.split(';').next()?.split_once("=="));
+    let python = python.map(|(name, version)| (format!("{name} (Python)"), version.to_owned()));
+    Ok(crates.chain(python).chain(node_versions()?).collect())
+}
+
+fn node_versions() -> Result<Vec<(String, String)>> {
+    let package: serde_json::Value = serde_json::from_str(NODE)?;
+    let pinned = package.get("dependencies").and_then(serde_json::Value::as_object);
+    let pinned = pinned.into_iter().flatten();
+    let versions = pinned.filter_map(|(name, version)| Some((name, version.as_str()?)));
+    Ok(versions.map(|(name, version)| (format!("{name} (Node)"), version.to_owned())).collect())
 }
 
 fn version_of(name: &str) -> Option<(String, String)> {

@@ -7,8 +7,8 @@ mod args;
 mod etcd;
 mod harness;
 mod machine;
-mod process;
 mod questions;
+mod redis_turns;
 mod report;
 mod stats;
 mod store;
@@ -17,11 +17,10 @@ mod worker;
 
 use std::{error::Error, process::ExitCode};
 
+use cerrojo_bench::{Result, process};
 use clap::Parser;
 
 use crate::{args::Args, harness::Outcome, report::Report};
-
-type Result<T, E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
 
 fn main() -> ExitCode {
     let args = Args::parse();

@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, Write},
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     sync::mpsc::Sender,
 };
@@ -12,25 +12,40 @@ use crate::Result;
 /// Clock ticks a second in `/proc`: 100 on every architecture that Rust's Linux targets have.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// This program again, in another part; killed when dropped.
-pub(crate) struct Worker {
+/// A process that works for us; killed when dropped.
+#[derive(Debug)]
+pub struct Worker {
     child: Child,
     /// The worker ends its work when this is closed, as it is when we die.
     input: Option<ChildStdin>,
 }
 
 /// A line that a worker printed.
-pub(crate) struct Said {
-    pub(crate) pid: u32,
-    pub(crate) line: String,
+#[derive(Debug)]
+pub struct Said {
+    /// Which process.
+    pub pid: u32,
+    /// What, without the end of the line.
+    pub line: String,
 }
 
 impl Worker {
-    /// Starts a part; what it prints goes to `said`.
-    pub(crate) fn start(part: &[&str], said: Sender<Said>) -> Result<Self> {
-        let mut command = Command::new(std::env::current_exe()?);
-        command.args(part).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn()?;
+    /// Starts this program again in another part; what it prints goes to `said`.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be started.
+    pub fn start(part: &[&str], said: Sender<Said>) -> Result<Self> {
+        Self::spawn(Command::new(std::env::current_exe()?).args(part), said)
+    }
+
+    /// Starts any program; what it prints goes to `said`.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be started.
+    pub fn spawn(command: &mut Command, said: Sender<Said>) -> Result<Self> {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let (pid, input) = (child.id(), child.stdin.take());
         if let Some(output) = child.stdout.take() {
             std::thread::spawn(move || pass_on(pid, output, &said));
@@ -38,12 +53,23 @@ impl Worker {
         Ok(Self { child, input })
     }
 
-    pub(crate) fn pid(&self) -> u32 {
+    /// Tells it a line.
+    ///
+    /// # Errors
+    ///
+    /// When it does not listen any more.
+    pub fn say(&mut self, line: &str) -> std::io::Result<()> {
+        self.input.as_mut().map_or(Ok(()), |input| writeln!(input, "{line}"))
+    }
+
+    /// Its process id.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
     /// Tells it to end, without waiting.
-    pub(crate) fn finish(&mut self) {
+    pub fn finish(&mut self) {
         self.input = None;
     }
 }
@@ -63,7 +89,11 @@ fn pass_on(pid: u32, output: ChildStdout, said: &Sender<Said>) {
 }
 
 /// Seconds of CPU that all threads of a process have used.
-pub(crate) fn cpu_seconds(pid: u32) -> Result<f64> {
+///
+/// # Errors
+///
+/// When there is no such process.
+pub fn cpu_seconds(pid: u32) -> Result<f64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let ticks = cpu_ticks(&stat).ok_or("/proc/PID/stat is not as expected")?;
     Ok(ticks / TICKS_PER_SECOND)
@@ -77,7 +107,11 @@ fn cpu_ticks(stat: &str) -> Option<f64> {
 }
 
 /// Bytes of this process that are in memory.
-pub(crate) fn resident_bytes() -> Result<f64> {
+///
+/// # Errors
+///
+/// When the kernel does not say.
+pub fn resident_bytes() -> Result<f64> {
     let status = fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let kilobytes = line.and_then(|rest| rest.split_whitespace().next()).ok_or("no VmRSS")?;

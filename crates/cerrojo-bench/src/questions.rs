@@ -3,6 +3,7 @@
 mod cycles;
 mod handoff;
 mod memory;
+mod redis;
 mod run;
 mod run50;
 
@@ -10,11 +11,20 @@ use crate::{Result, args::Args, harness::Question};
 
 type SetUp = fn(&Args) -> Result<Question>;
 
-const ALL: [(&str, SetUp); 6] = [
+const ALL: [(&str, SetUp); 15] = [
     ("cycles", cycles::question),
     ("handoff", handoff::question),
     ("idle", handoff::idle_question),
     ("memory", memory::question),
+    ("redis-cycles-1", redis::pinned),
+    ("redis-cycles-16", redis::of_16_tasks),
+    ("redis-cycles-64", redis::of_64_tasks),
+    ("redis-handoff-tasks", redis::by_tasks),
+    ("redis-handoff-processes", redis::by_processes),
+    ("redis-held-tasks", redis::held_by_tasks),
+    ("redis-held-processes", redis::held_by_processes),
+    ("redis-waiters", redis::of_many),
+    ("redis-names", redis::for_many_names),
     ("run", run::question),
     ("run50", run50::question),
 ];

@@ -37,10 +37,10 @@ impl Report {
     }
 }
 
-/// One table for each figure.
+/// One table for each figure, as documents have them.
 pub(crate) fn print(outcome: &Outcome) -> Result<()> {
     let mut out = std::io::stdout().lock();
-    writeln!(out, "\n{}: {}", outcome.question, outcome.asks)?;
+    writeln!(out, "\n## {}\n\n{}.", outcome.question, outcome.asks)?;
     for (figure, unit) in figures(outcome) {
         writeln!(out, "\n{}", title(figure, unit, outcome))?;
         for line in outcome.lines.iter().filter(|line| line.figure == figure) {
@@ -48,7 +48,7 @@ pub(crate) fn print(outcome: &Outcome) -> Result<()> {
         }
     }
     for (what, texts) in remarks(outcome) {
-        texts.iter().try_for_each(|text| writeln!(out, "  {what}: {text}"))?;
+        texts.iter().try_for_each(|text| writeln!(out, "\n{what}: {text}"))?;
     }
     Ok(())
 }
@@ -72,24 +72,23 @@ fn figures(outcome: &Outcome) -> Vec<(&'static str, &'static str)> {
 }
 
 fn title(figure: &str, unit: &str, outcome: &Outcome) -> String {
-    let figure = format!("{figure}, {unit}");
-    let ratio = format!("by `{}`, of {} rounds", outcome.baseline, outcome.rounds);
-    format!(
-        "  {figure:<34}{:>10}{:>20}{:>10}{:>9}  {ratio}",
-        "median", "p10 .. p90", "p99", "samples"
-    )
+    let figure = if unit.is_empty() { figure.to_owned() } else { format!("{figure}, {unit}") };
+    let ratio = format!("by {}, of {} rounds", outcome.baseline, outcome.rounds);
+    let names = cells([&figure, "median", "p10 .. p90", "p99", "samples", &ratio]);
+    format!("{names}\n|---|---|---|---|---|---|")
 }
 
 fn row(line: &Line) -> String {
     let Spread { samples, p10, median, p90, p99, .. } = line.spread;
     let between = format!("{} .. {}", number(p10), number(p90));
-    let (name, ratio) = (&line.contestant, line.ratio.map(ratio).unwrap_or_default());
-    let row = format!(
-        "  {name:<34}{:>10}{between:>20}{:>10}{samples:>9}  {ratio}",
-        number(median),
-        number(p99)
-    );
-    row.trim_end().to_owned()
+    let ratio = line.ratio.map(ratio).unwrap_or_default();
+    let [median, p99, samples] = [number(median), number(p99), samples.to_string()];
+    cells([&line.contestant, &median, &between, &p99, &samples, &ratio])
+}
+
+/// Filled up, so that they can be read as they are.
+fn cells([name, median, between, p99, samples, ratio]: [&str; 6]) -> String {
+    format!("| {name:<34} | {median:>9} | {between:>18} | {p99:>9} | {samples:>7} | {ratio:<24} |")
 }
 
 fn ratio(ratio: Spread) -> String {

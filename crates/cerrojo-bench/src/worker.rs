@@ -12,25 +12,26 @@ use std::{
 
 use cerrojo::Instant;
 
-use crate::{Result, args::Role, process, store, turns::Place};
+use crate::{Result, args::Role, process, redis_turns, store, turns::Place};
 
 pub(crate) fn run(role: &Role) -> Result<()> {
     match role {
         Role::TakeTurns(contest) => store::one_thread()?.block_on(take_turns(&contest.place)),
         Role::Wait(contest) => store::one_thread()?.block_on(wait(&contest.place)),
         Role::HoldMany { url, count } => store::two_workers()?.block_on(hold_many(url, *count)),
+        Role::RedisTurns(job) => redis_turns::run(job),
         Role::AddOne { count, tokens } => add_one(count, tokens),
     }
 }
 
-fn say(line: &str) -> Result<()> {
+pub(crate) fn say(line: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{line}")?;
     Ok(out.flush()?)
 }
 
 /// Does something once standard input has ended.
-fn at_end_of_input(then: impl FnOnce() + Send + 'static) {
+pub(crate) fn at_end_of_input(then: impl FnOnce() + Send + 'static) {
     std::thread::spawn(move || {
         // An error is an end too.
         drop(std::io::stdin().read_to_end(&mut Vec::new()));

@@ -1,0 +1,89 @@
+//! How often a second a lock can be acquired and released, and what one cycle asks of the server.
+
+use std::time::Duration;
+
+use cerrojo_bench::{
+    fleet::{Fleet, Job, Turn},
+    peer::Peer,
+};
+use cerrojo_testbed::RedisServer;
+
+use super::{length, pause, question, server};
+use crate::{
+    Result,
+    args::Args,
+    harness::{Played, Question},
+};
+
+const PEERS: [Peer; 6] =
+    [Peer::Ours, Peer::Raw, Peer::Rslock, Peer::RedisPy, Peer::NodeRedlock, Peer::PythonRedisLock];
+
+const LENGTH_MS: u64 = 600;
+
+pub(in super::super) fn pinned(args: &Args) -> Result<Question> {
+    let length = length(args, LENGTH_MS);
+    let asks = "acquire and release by 1 task, client and server on one core";
+    question(args, ("redis-cycles-1", asks), &PEERS, move |peer| cycles(peer, 1, length))
+}
+
+pub(in super::super) fn of_16_tasks(args: &Args) -> Result<Question> {
+    let length = length(args, LENGTH_MS);
+    let asks = "acquire and release by 16 tasks of one process, each its own name";
+    let question =
+        question(args, ("redis-cycles-16", asks), &PEERS, move |peer| cycles(peer, 16, length))?;
+    Ok(question.compared_with(Peer::Raw.name(), super::ROUNDS))
+}
+
+pub(in super::super) fn of_64_tasks(args: &Args) -> Result<Question> {
+    let length = length(args, LENGTH_MS);
+    let asks = "acquire and release by 64 tasks of one process, each its own name";
+    let question =
+        question(args, ("redis-cycles-64", asks), &PEERS, move |peer| cycles(peer, 64, length))?;
+    Ok(question.compared_with(Peer::Raw.name(), super::ROUNDS))
+}
+
+fn cycles(peer: Peer, tasks: u32, length: Duration) -> Result<Played> {
+    let redis = RedisServer::start()?;
+    let job = Job { tasks, own_names: true, ..Job::new(redis.port(), "bench") };
+    let mut fleet = Fleet::start(&std::env::current_exe()?, &[peer], &job)?;
+    if tasks == 1 {
+        server::pin(&redis, &fleet)?;
+    }
+    server::reset(&redis)?;
+    fleet.go()?;
+    pause(length);
+    let turns = fleet.finish()?;
+    let played = Played::default().figure("cycles", "1/s", vec![rate(&turns)]);
+    if tasks == 1 { with_requests(played, &redis, turns.len()) } else { Ok(played) }
+}
+
+/// Without the first tenth of the time, in which all warm up.
+fn rate(turns: &[Turn]) -> f64 {
+    let start = turns.iter().map(|turn| turn.asked).min().unwrap_or_default();
+    let end = turns.iter().map(|turn| turn.released).max().unwrap_or_default();
+    let warm = start + (end - start) / 10;
+    let counted = turns.iter().filter(|turn| turn.asked >= warm).count();
+    counted as f64 * 1e9 / (end - warm).max(1) as f64
+}
+
+fn with_requests(played: Played, redis: &RedisServer, cycles: usize) -> Result<Played> {
+    let (work, cycles) = (server::work(redis)?, cycles.max(1) as f64);
+    Ok(played.figure("round trips of a cycle", "", vec![work.reads / cycles]).figure(
+        "commands of a cycle, in scripts too",
+        "",
+        vec![work.commands / cycles],
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_leaves_out_the_warm_up() {
+        let turn = |asked| Turn { process: 0, task: 0, asked, acquired: asked, released: asked };
+        let turns: Vec<_> = (0..=100).map(|tick| turn(tick * 10_000_000)).collect();
+        assert!((rate(&turns) - 101.0).abs() < 1.0, "{}", rate(&turns));
+        assert_eq!(rate(&[]), 0.0);
+    }
+}
