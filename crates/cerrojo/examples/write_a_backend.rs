@@ -30,7 +30,10 @@ use cerrojo::{
     Error, ErrorKind, FencedGrant, FencingToken, HolderInfo, Identity, Instant, LockName, OwnerId,
     Result, StoreId, Ttl,
     conformance::{self, Capabilities, Capability, Harness, Instance, Severed},
-    spi::{Acquired, Backend, Break, Inspect, Lease, Poll, Request, not_held, poll_until_granted},
+    spi::{
+        Acquired, Backend, Break, Inspect, Lease, Poll, Refusal, Request, not_held,
+        poll_until_granted,
+    },
 };
 
 // Step 1: the store.
@@ -175,7 +178,7 @@ impl Toy {
         let answer = self.service.ask(|table, now| table.acquire(request, now)).await?;
         Ok(match answer {
             Ok(token) => Acquired::Granted(self.lease(request, token, counted_from)),
-            Err(holder) => Acquired::Refused(Some(*holder)),
+            Err(holder) => Acquired::Refused(Refusal::by(Some(*holder))),
         })
     }
 

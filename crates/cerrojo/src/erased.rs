@@ -75,7 +75,7 @@ impl<T: Token, B: Backend<Lease: Lease<Token = T>>> DynBackend<T> for B {
         Box::pin(async move {
             Ok(match Backend::acquire(self, request).await? {
                 Acquired::Granted(lease) => Acquired::Granted(ErasedLease(Box::new(lease))),
-                Acquired::Refused(holder) => Acquired::Refused(holder),
+                Acquired::Refused(refusal) => Acquired::Refused(refusal),
             })
         })
     }

@@ -10,12 +10,12 @@ use tokio::sync::oneshot;
 use tracing::Instrument;
 
 use crate::{
-    Error, ErrorKind, Guard, HolderInfo, LeaseState, LockName, Options, Result, Token,
+    Error, ErrorKind, Guard, LeaseState, LockName, Options, Result, Token,
     clock::{self, Instant},
     guard::{Farewell, Reply, lost_error},
     queue::Turn,
     rng,
-    spi::{Acquired, Backend, CALL_LIMIT, Lease, Request, Wait},
+    spi::{Acquired, Backend, CALL_LIMIT, Lease, Refusal, Request, Wait},
     status::{LostSignal, Published},
     validity::Validity,
     watched::Labels,
@@ -104,8 +104,13 @@ fn answer<T>(reply: oneshot::Sender<T>, result: T) {
     drop(reply.send(result));
 }
 
-fn contended(name: &LockName, holder: Option<HolderInfo>) -> Error {
-    Error::new(ErrorKind::Contended, format!("`{name}` is taken")).with_holder(holder)
+fn contended(name: &LockName, refusal: Refusal) -> Error {
+    let error = Error::new(ErrorKind::Contended, format!("`{name}` is taken"));
+    let error = error.with_holder(refusal.holder);
+    match refusal.why {
+        Some(why) => error.with_source(why),
+        None => error,
+    }
 }
 
 /// Asks until there is a grant with at least half of its TTL left, a refusal, or an error.
@@ -113,7 +118,7 @@ async fn obtain<B: Backend>(shared: &Shared<B>, mut request: Request) -> Result<
     for _ in 0..LATE_GRANTS_MAX {
         let mut lease = match acquire(shared, &request).await? {
             Acquired::Granted(lease) => lease,
-            Acquired::Refused(holder) => return Err(contended(request.name(), holder)),
+            Acquired::Refused(refusal) => return Err(contended(request.name(), refusal)),
         };
         if freshen(&mut lease, &shared.options).await {
             return Ok(lease);

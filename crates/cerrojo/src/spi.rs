@@ -241,8 +241,35 @@ impl CancelHandle {
 pub enum Acquired<L> {
     /// It is ours.
     Granted(L),
-    /// Someone else had it until waiting was over (or the request was cancelled); who, if the store can tell.
-    Refused(Option<HolderInfo>),
+    /// Someone else had it until waiting was over (or the request was cancelled).
+    Refused(Refusal),
+}
+
+/// Why a lock was not granted, as far as the store can tell.
+#[derive(Debug, Default)]
+pub struct Refusal {
+    pub(crate) holder: Option<HolderInfo>,
+    pub(crate) why: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+impl Refusal {
+    /// This holder has it.
+    #[must_use]
+    pub fn by(holder: Option<HolderInfo>) -> Self {
+        Self { holder, why: None }
+    }
+
+    /// The same refusal with the reason that the user finds as the error's source.
+    #[must_use]
+    pub fn because(self, why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self { why: Some(why.into()), ..self }
+    }
+
+    /// Who has it, if the store can tell.
+    #[must_use]
+    pub fn holder(&self) -> Option<&HolderInfo> {
+        self.holder.as_ref()
+    }
 }
 
 /// A store that grants leases.

@@ -51,8 +51,8 @@ where
     loop {
         let last = request.wait().is_over() || request.is_cancelled();
         match attempt().await? {
-            Acquired::Refused(holder) if !last => {
-                pause_before_next(request, pause, holder.as_ref()).await;
+            Acquired::Refused(refusal) if !last => {
+                pause_before_next(request, pause, refusal.holder()).await;
             }
             answer => return Ok(answer),
         }
@@ -73,7 +73,7 @@ async fn pause_before_next(request: &Request, pause: Duration, holder: Option<&H
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Ttl;
+    use crate::{Ttl, spi::Refusal};
 
     fn request() -> Request {
         Request::new("x".parse().unwrap(), Ttl::default())
@@ -83,9 +83,9 @@ mod tests {
         let (mut count, start) = (0, Instant::now());
         let answer = poll_until_granted::<(), _, _>(request, Poll::default(), || {
             count += 1;
-            async { Ok(Acquired::Refused(None)) }
+            async { Ok(Acquired::Refused(Refusal::default())) }
         });
-        assert!(matches!(answer.await, Ok(Acquired::Refused(None))));
+        assert!(matches!(answer.await, Ok(Acquired::Refused(_))));
         (count, Instant::now().since(start))
     }
 

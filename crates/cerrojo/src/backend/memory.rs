@@ -16,7 +16,7 @@ use crate::{
     Ttl,
     clock::{self, Instant},
     owner::OwnerId,
-    spi::{Acquired, Backend, Break, CALL_LIMIT, Inspect, Lease, Request, not_held},
+    spi::{Acquired, Backend, Break, CALL_LIMIT, Inspect, Lease, Refusal, Request, not_held},
 };
 
 /// A store inside this process. Clones share it.
@@ -291,7 +291,7 @@ impl Memory {
         loop {
             match self.attempt(request).await? {
                 Ok(lease) => return Ok(Acquired::Granted(lease)),
-                Err(holder) if last => return Ok(Acquired::Refused(Some(*holder))),
+                Err(holder) if last => return Ok(Acquired::Refused(Refusal::by(Some(*holder)))),
                 Err(holder) => last = !line.next_chance(&holder).await,
             }
         }
@@ -309,7 +309,7 @@ impl Backend for Memory {
         match self.attempt(request).await? {
             Ok(lease) => Ok(Acquired::Granted(lease)),
             Err(holder) if request.wait().is_over() || request.is_cancelled() => {
-                Ok(Acquired::Refused(Some(*holder)))
+                Ok(Acquired::Refused(Refusal::by(Some(*holder))))
             }
             Err(_) => self.wait_in_line(request).await,
         }

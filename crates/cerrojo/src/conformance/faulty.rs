@@ -251,7 +251,7 @@ impl<B: Backend> Backend for Faulty<B> {
         let fault = self.faults.called(Call::Acquire, request.owner());
         let answer = self.faults.pass(fault, self.ask(request), |answer| self.bury(answer));
         Ok(match answer.await? {
-            Acquired::Refused(holder) => Acquired::Refused(holder),
+            Acquired::Refused(refusal) => Acquired::Refused(refusal),
             Acquired::Granted(inner) => {
                 let (owner, faults) = (request.owner(), self.faults.clone());
                 Acquired::Granted(FaultyLease { inner, owner, faults })

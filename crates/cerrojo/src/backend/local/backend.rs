@@ -17,7 +17,7 @@ use crate::{
     Error, FencedGrant, HolderInfo, LockName, Result, StoreId, Ttl,
     clock::{self, Instant},
     owner::OwnerId,
-    spi::{Acquired, Backend, BoundTo, Break, Inspect, Request, not_held},
+    spi::{Acquired, Backend, BoundTo, Break, Inspect, Refusal, Request, not_held},
 };
 
 /// The embedded store in one folder. Clones share one thread and one database connection.
@@ -142,7 +142,9 @@ impl Local {
         loop {
             match self.attempt(&ask, request.ttl()).await? {
                 Ok(lease) => return Ok(Acquired::Granted(lease)),
-                Err(held) if ask.line.is_none() => return Ok(Acquired::Refused(Some(held.holder))),
+                Err(held) if ask.line.is_none() => {
+                    return Ok(Acquired::Refused(Refusal::by(Some(held.holder))));
+                }
                 Err(held) => {
                     if !place.next_chance(request, &held).await {
                         ask.line = None;
@@ -212,7 +214,7 @@ impl Backend for Local {
         match self.attempt(&ask, request.ttl()).await? {
             Ok(lease) => Ok(Acquired::Granted(lease)),
             Err(held) if request.wait().is_over() || request.is_cancelled() => {
-                Ok(Acquired::Refused(Some(held.holder)))
+                Ok(Acquired::Refused(Refusal::by(Some(held.holder))))
             }
             Err(_) => self.wait_in_line(request, ask).await,
         }

@@ -21,7 +21,7 @@ use crate::{
     HolderInfo, LockName, OwnerId, Result, Ttl,
     clock::Instant,
     rng,
-    spi::{Acquired, Backend, Break, Inspect, Request, not_held},
+    spi::{Acquired, Backend, Break, Inspect, Refusal, Request, not_held},
 };
 
 /// How long a lock that was handed over is the waiter's before it has said that it is there.
@@ -238,9 +238,8 @@ impl Redis {
 
     fn refused(&self, request: &Request, refusal: &answer::Refusal) -> Acquired<RedisLease> {
         let seen = refusal.seen.as_ref();
-        Acquired::Refused(
-            seen.and_then(|seen| format::holder(self.inner.format, request.name(), seen)),
-        )
+        let holder = seen.and_then(|seen| format::holder(self.inner.format, request.name(), seen));
+        Acquired::Refused(Refusal::by(holder))
     }
 }
 

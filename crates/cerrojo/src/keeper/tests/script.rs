@@ -15,7 +15,7 @@ use crate::{
     Ttl,
     clock::{self, Instant},
     queue::Turn,
-    spi::{Acquired, Backend, Break, Inspect, Lease, Request, Wait},
+    spi::{Acquired, Backend, Break, Inspect, Lease, Refusal, Request, Wait},
 };
 
 /// How a call is answered.
@@ -173,14 +173,14 @@ impl Backend for Scripted {
         let (script, owner) = (self.0.clone(), request.owner());
         let answer = tokio::select! {
             answer = script.answer(Call::Acquire, owner) => answer,
-            () = request.cancelled() => return Ok(Acquired::Refused(None)),
+            () = request.cancelled() => return Ok(Acquired::Refused(Refusal::default())),
         };
         match answer {
             Ok(counted_from) => {
                 Ok(Acquired::Granted(ScriptedLease { script, owner, counted_from }))
             }
             Err(error) if error.kind() == ErrorKind::Contended => {
-                Ok(Acquired::Refused(Some(HolderInfo::new(name(), &owner))))
+                Ok(Acquired::Refused(Refusal::by(Some(HolderInfo::new(name(), &owner)))))
             }
             Err(error) => Err(error),
         }
