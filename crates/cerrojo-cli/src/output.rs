@@ -119,12 +119,15 @@ fn complaint(failure: &Failure) -> String {
     }
 }
 
-/// The message and those of its causes.
+/// The message and those of its causes that it does not repeat already.
 fn chain(error: &dyn StdError) -> String {
     let mut message = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
-        message += &format!(": {error}");
+        let why = error.to_string();
+        if !message.contains(&why) {
+            message += &format!(": {why}");
+        }
         cause = error.source();
     }
     message

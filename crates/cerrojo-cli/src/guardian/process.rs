@@ -74,7 +74,8 @@ impl Guardian {
         SigSet::all().thread_block()?;
         let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
         let children = SignalFd::with_flags(&SigSet::from(NixSignal::SIGCHLD), flags)?;
-        message::tell(&runner, &Report::Started { group: leader.as_raw_nonzero().get() })?;
+        // That the runner is gone already is heard first of all.
+        drop(message::tell(&runner, &Report::Started { group: leader.as_raw_nonzero().get() }));
         Ok(Self {
             runner: Some(runner),
             children,

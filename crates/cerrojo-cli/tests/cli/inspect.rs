@@ -43,7 +43,7 @@ fn a_listing_is_by_name_and_by_prefix() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_listing_goes_past_one_page() {
     let world = World::new();
-    let store = cerrojo::connect(&world.store(), Options::default()).await.unwrap();
+    let store = cerrojo::connect(world.store(), Options::default()).await.unwrap();
     let AnyLocker::Fenced(locks) = store else { panic!("local is fenced") };
     let mut wanted = Vec::new();
     let mut guards = Vec::new();

@@ -249,7 +249,7 @@ fn a_keeper_has_a_session_of_its_own_and_nothing_of_its_callers() {
     let watched = Watched::start();
     let script = format!("exec \"$0\" acquire x --pid {} --store \"$1\" 7> seven", watched.id());
     let mut command = Command::new("sh");
-    command.args(["-c", &script, env!("CARGO_BIN_EXE_cerrojo"), &world.store()]);
+    command.args(["-c", &script, env!("CARGO_BIN_EXE_cerrojo"), world.store()]);
     let run = Running::start(world.prepare(command)).finish();
     let answer = crate::scripts::answer(&run);
     let owned = Keeper::of(&answer).unwrap();

@@ -23,4 +23,5 @@ mod scripts;
 mod signals;
 mod snapshots;
 mod terminal;
+#[allow(dead_code, reason = "each test target uses a part")]
 mod world;

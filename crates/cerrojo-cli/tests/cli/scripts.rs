@@ -294,7 +294,7 @@ fn every_command_works_on_every_store() {
         (&["break", "z", "--yes"], 1),
         (&["prune"], 0),
     ];
-    for store in ["memory:", &local] {
+    for store in ["memory:", local] {
         for (arguments, code) in cases {
             let run = world.run(&[&["--store", store], *arguments].concat());
             run.assert_code(*code);

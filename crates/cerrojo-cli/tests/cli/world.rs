@@ -1,4 +1,4 @@
-//! A store in a folder of its own, and bounded runs of the binary on it.
+//! A folder of its own with a store, and bounded runs of the binary on it.
 
 use std::{
     ffi::OsStr,
@@ -18,6 +18,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// A folder with a store and whatever else a test needs; removed at the end.
 pub(crate) struct World {
     folder: TempDir,
+    store: String,
 }
 
 /// The binary at work.
@@ -36,15 +37,22 @@ pub(crate) struct Finished {
 
 impl World {
     pub(crate) fn new() -> Self {
-        Self { folder: tempfile::tempdir().unwrap() }
+        let folder = tempfile::tempdir().unwrap();
+        let store = format!("local:{}", folder.path().join("store").display());
+        Self { folder, store }
+    }
+
+    /// On the store that a URL names.
+    pub(crate) fn on(store: String) -> Self {
+        Self { folder: tempfile::tempdir().unwrap(), store }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    pub(crate) fn store(&self) -> String {
-        format!("local:{}", self.path("store").display())
+    pub(crate) fn store(&self) -> &str {
+        &self.store
     }
 
     pub(crate) fn read(&self, name: &str) -> String {
