@@ -10,10 +10,9 @@ use super::{
     dial::Dial,
     error::RedisError,
     format::{self, Format, Keys},
-    info::Info,
     lease::RedisLease,
     line::{Place, Waiters},
-    link::{Caller, Link},
+    link::{Greeting, Inspects, Link},
     replicas::Replicas,
     script::{self, Call, Script},
 };
@@ -44,7 +43,7 @@ pub struct Redis {
 pub(super) struct Inner {
     /// The server as messages name it.
     place: String,
-    link: Link,
+    link: Arc<Link>,
     replicas: Option<Replicas>,
     waiters: Arc<Waiters>,
     channel: String,
@@ -56,17 +55,22 @@ pub(super) struct Inner {
 
 impl Inner {
     fn new(config: &Config) -> Result<Self, RedisError> {
-        let dial = Arc::new(Dial::new(config)?);
+        let dial = Dial::new(config)?;
         let waiters = Arc::new(Waiters::default());
         let channel = format!("{}:waiter:{}", config.space, OwnerId::random().to_hex());
-        let caller = Caller::Hears(waiters.ear(), channel.clone());
+        let place = place(&config.servers);
+        let is_named = matches!(config.servers, Servers::One(_) | Servers::Socket(_));
+        let greeting = Greeting {
+            hears: Some((waiters.ear(), channel.clone())),
+            inspects: Some(inspects(place.clone(), is_named)),
+        };
         let replicas =
             (config.replicas > 0).then(|| Replicas::new(&dial, config.replicas, config.call_limit));
         Ok(Self {
-            place: place(&config.servers),
+            place,
             is_cluster: dial.is_cluster(),
             flags: flags(config, dial.is_cluster()),
-            link: Link::new(dial, caller, config.call_limit),
+            link: Link::new(dial, greeting, config.call_limit),
             replicas,
             waiters,
             channel,
@@ -133,23 +137,6 @@ impl Inner {
         let seen = answer::of_look(answer).map_err(|error| error.at(&self.place))?;
         Ok(seen.and_then(|seen| format::holder(self.format, name, &seen)))
     }
-
-    /// What may be worth a word before the first lock is taken. A user who may not ask goes without.
-    async fn look_around(&self, config: &Config) -> Result<(), RedisError> {
-        if self.is_cluster {
-            return self.link.connection().await.map(drop);
-        }
-        let info = match self.link.ask(&redis::cmd("INFO")).await {
-            Ok(answer) => Info::of(&answer),
-            Err(RedisError::Call(error)) if error.code() == Some("NOPERM") => return Ok(()),
-            Err(error) => return Err(error),
-        };
-        if let Some(policy) = info.evicts() {
-            tracing::warn!(place = %self.place, policy, "the server may evict locks when its memory is full");
-        }
-        let is_named = matches!(config.servers, Servers::One(_) | Servers::Socket(_));
-        if is_named && info.is_replica() { Err(RedisError::Replica) } else { Ok(()) }
-    }
 }
 
 impl Redis {
@@ -185,7 +172,7 @@ impl Redis {
 
     pub(super) async fn open(config: Config) -> Result<Self> {
         let inner = Inner::new(&config).map_err(RedisError::plain)?;
-        inner.look_around(&config).await.map_err(|error| error.at(&inner.place))?;
+        inner.link.connection().await.map_err(|error| error.at(&inner.place))?;
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -327,6 +314,16 @@ impl Inspect for Redis {
     async fn prune(&self) -> Result<u64> {
         Ok(0)
     }
+}
+
+/// A server that may forget a lock is worth a word; one that was named, and is a replica, is a mistake.
+fn inspects(place: String, is_named: bool) -> Inspects {
+    Arc::new(move |info| {
+        if let Some(policy) = info.evicts() {
+            tracing::warn!(place, policy, "the server may evict locks when its memory is full");
+        }
+        if is_named && info.is_replica() { Err(RedisError::Replica) } else { Ok(()) }
+    })
 }
 
 /// What `lua/line.lua` reads.

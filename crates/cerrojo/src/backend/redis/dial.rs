@@ -29,11 +29,11 @@ use super::{
 };
 
 /// Hears what the server pushes. Must not block.
-pub(super) type Ear = Arc<dyn Fn(PushInfo) + Send + Sync>;
+pub(in crate::backend) type Ear = Arc<dyn Fn(PushInfo) + Send + Sync>;
 
 /// One connection, shared by all who have a clone.
 #[derive(Clone)]
-pub(super) struct Connection {
+pub(in crate::backend) struct Connection {
     to: To,
     ended: Arc<AtomicBool>,
 }
@@ -81,20 +81,22 @@ impl Connection {
 }
 
 /// Makes connections that hear one channel.
-pub(super) struct Dial {
+#[derive(Clone)]
+pub(in crate::backend) struct Dial {
     way: Way,
     limit: Duration,
 }
 
+#[derive(Clone)]
 enum Way {
     One(Box<Client>),
     /// The client remembers which Sentinel answered last.
-    Sentinels(Box<Mutex<SentinelClient>>),
+    Sentinels(Arc<Mutex<SentinelClient>>),
     Cluster(Box<ClusterClient>),
 }
 
 impl Dial {
-    pub(super) fn new(config: &Config) -> Result<Self, RedisError> {
+    pub(in crate::backend) fn new(config: &Config) -> Result<Self, RedisError> {
         let certificates = config.tls.as_ref().map(certificates).transpose()?;
         if certificates.is_some() {
             choose_cryptography();
@@ -108,19 +110,13 @@ impl Dial {
         matches!(self.way, Way::Cluster(_))
     }
 
-    /// A connection that hears `channel`; the caller bounds the time it takes.
-    pub(super) async fn dial(&self, ear: &Ear, channel: &str) -> Result<Connection, RedisError> {
-        let connection = async {
-            let mut connection = self.connect(Some(ear)).await?;
+    /// A connection that hears a channel, if one is given. The caller bounds the time it takes.
+    pub(super) async fn dial(&self, hears: Option<&(Ear, String)>) -> RedisResult<Connection> {
+        let mut connection = self.connect(hears.map(|(ear, _)| ear)).await?;
+        if let Some((_, channel)) = hears {
             connection.subscribe(channel).await?;
-            Ok(connection)
-        };
-        connection.await.map_err(RedisError::Dial)
-    }
-
-    /// A connection that hears nothing.
-    pub(super) async fn dial_deaf(&self) -> Result<Connection, RedisError> {
-        self.connect(None).await.map_err(RedisError::Dial)
+        }
+        Ok(connection)
     }
 
     async fn connect(&self, ear: Option<&Ear>) -> RedisResult<Connection> {
@@ -200,7 +196,7 @@ impl Recipe<'_> {
             Servers::One(address) => self.one(self.reached(address)),
             Servers::Socket(path) => self.one(ConnectionAddr::Unix(path.clone())),
             Servers::Sentinels { addresses, master, login } => {
-                Ok(Way::Sentinels(Box::new(Mutex::new(self.sentinels(addresses, master, login)?))))
+                Ok(Way::Sentinels(Arc::new(Mutex::new(self.sentinels(addresses, master, login)?))))
             }
             Servers::Cluster(addresses) => Ok(Way::Cluster(Box::new(self.cluster(addresses)?))),
         }

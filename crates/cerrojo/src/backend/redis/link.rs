@@ -6,11 +6,13 @@ use std::{
 };
 
 use redis::{Cmd, ServerErrorKind, Value};
+use tokio::sync::watch;
 
 use super::{
     config::Address,
     dial::{Connection, Dial, Ear},
     error::RedisError,
+    info::Info,
     script::{Call, Script},
 };
 use crate::clock::{self, Instant};
@@ -20,20 +22,24 @@ const TIMEOUTS_MAX: u32 = 2;
 /// How long nobody dials after it has failed, at first and at most.
 const REST: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
-/// Makes connections of one kind.
-pub(super) enum Caller {
-    /// Hears this channel.
-    Hears(Ear, String),
-    Deaf,
+/// What is done with a new connection before it is used.
+#[derive(Clone, Default)]
+pub(in crate::backend) struct Greeting {
+    /// What hears what the server pushes, and on which channel.
+    pub(in crate::backend) hears: Option<(Ear, String)>,
+    /// Looks at what the server tells of itself, and may refuse it.
+    pub(in crate::backend) inspects: Option<Inspects>,
 }
 
-pub(super) struct Link {
-    dial: Arc<Dial>,
-    caller: Caller,
+pub(in crate::backend) type Inspects = Arc<dyn Fn(&Info) -> Result<(), RedisError> + Send + Sync>;
+
+pub(in crate::backend) struct Link {
+    dial: Dial,
+    greeting: Greeting,
     limit: Duration,
     state: Mutex<State>,
-    /// Held by whoever is connecting.
-    dialing: tokio::sync::Mutex<()>,
+    /// How often somebody has dialed.
+    dialed: watch::Sender<u64>,
 }
 
 #[derive(Default)]
@@ -42,11 +48,11 @@ struct State {
     /// Tells the present connection from those before it.
     generation: u64,
     timeouts: u32,
+    is_dialing: bool,
     failure: Option<Failure>,
 }
 
 /// Why there is no connection.
-#[derive(Clone)]
 struct Failure {
     error: Arc<RedisError>,
     rest: Duration,
@@ -60,77 +66,88 @@ impl std::fmt::Debug for Link {
 }
 
 impl Link {
-    pub(super) fn new(dial: Arc<Dial>, caller: Caller, limit: Duration) -> Self {
-        Self {
-            dial,
-            caller,
-            limit,
-            state: Mutex::default(),
-            dialing: tokio::sync::Mutex::default(),
-        }
-    }
-
-    /// What the script answers. After an error it may still run, but before whatever is asked later on this connection.
-    pub(super) async fn run(&self, script: &Script, call: &Call) -> Result<Value, RedisError> {
-        match self.ask(&script.by_hash(call)).await {
-            Err(RedisError::Call(error)) if error.kind() == ServerErrorKind::NoScript.into() => {
-                self.ask(&script.by_text(call)).await
-            }
-            answer => answer,
-        }
-    }
-
-    pub(super) async fn ask(&self, command: &Cmd) -> Result<Value, RedisError> {
-        let (mut connection, generation) = self.connection().await?;
-        let answer = match clock::within(self.limit, connection.ask(command)).await {
-            Ok(answer) => answer.map_err(RedisError::Call),
-            Err(clock::Elapsed) => Err(RedisError::NoAnswer(self.limit)),
-        };
-        self.note(generation, &answer);
-        answer
-    }
-
-    /// The same of one node of a cluster.
-    pub(super) async fn ask_node(
-        &self,
-        node: &Address,
-        command: &Cmd,
-    ) -> Result<Value, RedisError> {
-        let (mut connection, _) = self.connection().await?;
-        let answer = clock::within(self.limit, connection.ask_node(node, command)).await;
-        answer.map_err(|_| RedisError::NoAnswer(self.limit))?.map_err(RedisError::Call)
+    /// `limit` is for connecting, and for calls that set none of their own.
+    pub(in crate::backend) fn new(dial: Dial, greeting: Greeting, limit: Duration) -> Arc<Self> {
+        let (state, dialed) = (Mutex::default(), watch::Sender::new(0));
+        Arc::new(Self { dial, greeting, limit, state, dialed })
     }
 
     pub(super) fn is_cluster(&self) -> bool {
         self.dial.is_cluster()
     }
 
-    /// The present connection, or a new one.
-    pub(super) async fn connection(&self) -> Result<(Connection, u64), RedisError> {
+    /// What the script answers. After an error it may still run, but before whatever is asked later on this connection.
+    pub(super) async fn run(
+        self: &Arc<Self>,
+        script: &Script,
+        call: &Call,
+    ) -> Result<Value, RedisError> {
+        self.run_within(self.limit, script, call).await
+    }
+
+    pub(in crate::backend) async fn run_within(
+        self: &Arc<Self>,
+        limit: Duration,
+        script: &Script,
+        call: &Call,
+    ) -> Result<Value, RedisError> {
+        self.bounded(limit, async |connection| match connection.ask(&script.by_hash(call)).await {
+            Err(error) if error.kind() == ServerErrorKind::NoScript.into() => {
+                connection.ask(&script.by_text(call)).await
+            }
+            answer => answer,
+        })
+        .await
+    }
+
+    pub(super) async fn ask(self: &Arc<Self>, command: &Cmd) -> Result<Value, RedisError> {
+        self.bounded(self.limit, async |connection| connection.ask(command).await).await
+    }
+
+    /// The same of one node of a cluster.
+    pub(super) async fn ask_node(
+        self: &Arc<Self>,
+        node: &Address,
+        command: &Cmd,
+    ) -> Result<Value, RedisError> {
+        self.bounded(self.limit, async |connection| connection.ask_node(node, command).await).await
+    }
+
+    async fn bounded(
+        self: &Arc<Self>,
+        limit: Duration,
+        work: impl AsyncFnOnce(&mut Connection) -> redis::RedisResult<Value>,
+    ) -> Result<Value, RedisError> {
+        let end = Instant::now() + limit;
+        let connected = clock::until(end, self.connection()).await;
+        let (mut connection, generation) =
+            connected.unwrap_or(Err(RedisError::DialTooSlow(limit)))?;
+        let answer = match clock::until(end, work(&mut connection)).await {
+            Ok(answer) => answer.map_err(RedisError::Call),
+            Err(clock::Elapsed) => Err(RedisError::NoAnswer(limit)),
+        };
+        self.note(generation, &answer);
+        answer
+    }
+
+    /// The present connection, or a new one. May be dropped at any time: dialing goes on, for the next who asks.
+    pub(in crate::backend) async fn connection(
+        self: &Arc<Self>,
+    ) -> Result<(Connection, u64), RedisError> {
         if let Some(present) = self.present() {
             return Ok(present);
         }
-        // Boxed: it is rare.
-        Box::pin(self.reconnect()).await
-    }
-
-    async fn reconnect(&self) -> Result<(Connection, u64), RedisError> {
-        let dialed = clock::within(self.limit, async {
-            let _dialing = self.dialing.lock().await;
-            if let Some(present) = self.present() {
-                return Ok(present);
-            }
-            self.rested()?;
-            let made = clock::within(self.limit, self.dial_once()).await;
-            self.found(made.unwrap_or(Err(RedisError::DialTooSlow(self.limit))))
-        });
-        dialed.await.unwrap_or(Err(RedisError::DialTooSlow(self.limit)))
-    }
-
-    async fn dial_once(&self) -> Result<Connection, RedisError> {
-        match &self.caller {
-            Caller::Hears(ear, channel) => self.dial.dial(ear, channel).await,
-            Caller::Deaf => self.dial.dial_deaf().await,
+        let mut dialed = self.dialed.subscribe();
+        if let Some(present) = self.present() {
+            return Ok(present);
+        }
+        self.start_dialing()?;
+        // The sender is in here, so it is there.
+        drop(dialed.changed().await);
+        match (self.present(), &self.state().failure) {
+            (Some(present), _) => Ok(present),
+            (None, Some(failure)) => Err(RedisError::Resting(Arc::clone(&failure.error))),
+            (None, None) => Err(RedisError::DialTooSlow(self.limit)),
         }
     }
 
@@ -140,42 +157,67 @@ impl Link {
         Some((connection, state.generation))
     }
 
-    /// A server that refuses is not asked at once again by each of a thousand tasks.
-    fn rested(&self) -> Result<(), RedisError> {
-        match &self.state().failure {
-            Some(failure) if Instant::now() < failure.until => {
-                Err(RedisError::Resting(Arc::clone(&failure.error)))
-            }
-            _ => Ok(()),
+    /// One dials for all. A server that refuses is not asked at once again by each of a thousand tasks.
+    fn start_dialing(self: &Arc<Self>) -> Result<(), RedisError> {
+        let mut state = self.state();
+        if state.is_dialing {
+            return Ok(());
+        }
+        if let Some(failure) = state.failure.as_ref().filter(|f| Instant::now() < f.until) {
+            return Err(RedisError::Resting(Arc::clone(&failure.error)));
+        }
+        state.is_dialing = true;
+        let link = Arc::clone(self);
+        tokio::spawn(async move {
+            let made = clock::within(link.limit, link.dial_once()).await;
+            link.found(made.unwrap_or(Err(RedisError::DialTooSlow(link.limit))));
+        });
+        Ok(())
+    }
+
+    async fn dial_once(&self) -> Result<Connection, RedisError> {
+        let Greeting { hears, inspects } = &self.greeting;
+        let mut connection = self.dial.dial(hears.as_ref()).await.map_err(RedisError::Dial)?;
+        if let Some(inspects) = inspects {
+            inspects(&self.info(&mut connection).await?)?;
+        }
+        Ok(connection)
+    }
+
+    /// A user who may not ask goes without.
+    async fn info(&self, connection: &mut Connection) -> Result<Info, RedisError> {
+        if self.is_cluster() {
+            return Ok(Info::default());
+        }
+        match connection.ask(&redis::cmd("INFO")).await {
+            Err(error) if error.code() == Some("NOPERM") => Ok(Info::default()),
+            answer => answer.map(|info| Info::of(&info)).map_err(RedisError::Dial),
         }
     }
 
-    fn found(&self, made: Result<Connection, RedisError>) -> Result<(Connection, u64), RedisError> {
+    fn found(&self, made: Result<Connection, RedisError>) {
         let mut state = self.state();
+        state.is_dialing = false;
         match made {
             Ok(connection) => {
                 let generation = state.generation + 1;
-                *state =
-                    State { generation, connection: Some(connection.clone()), ..State::default() };
-                Ok((connection, generation))
+                *state = State { generation, connection: Some(connection), ..State::default() };
             }
             Err(error) => {
-                let error = Arc::new(error);
-                let rest = match &state.failure {
-                    Some(before) => (before.rest * 2).min(REST.1),
-                    None => REST.0,
-                };
+                let before = state.failure.take().map(|before| (before.rest * 2).min(REST.1));
+                let rest = before.unwrap_or(REST.0);
                 let until = Instant::now() + rest;
-                state.failure = Some(Failure { error: Arc::clone(&error), rest, until });
-                Err(RedisError::Resting(error))
+                state.failure = Some(Failure { error: Arc::new(error), rest, until });
             }
         }
+        drop(state);
+        self.dialed.send_modify(|dialed| *dialed += 1);
     }
 
-    /// Gives the connection up when it is of no further use.
+    /// Gives the connection up when it is of no further use. In a cluster the driver mends those to single nodes.
     fn note(&self, generation: u64, answer: &Result<Value, RedisError>) {
         let mut state = self.state();
-        if state.generation != generation {
+        if state.generation != generation || self.is_cluster() {
             return;
         }
         let is_useless = match answer {

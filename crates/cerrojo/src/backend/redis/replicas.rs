@@ -17,7 +17,7 @@ use tokio::sync::Mutex;
 use super::{
     dial::Dial,
     error::RedisError,
-    link::{Caller, Link},
+    link::{Greeting, Link},
     script::{Call, Script},
 };
 use crate::clock;
@@ -29,13 +29,13 @@ const CONNECTIONS: usize = 4;
 pub(super) struct Replicas {
     wanted: usize,
     limit: Duration,
-    links: [Mutex<Link>; CONNECTIONS],
+    links: [Mutex<Arc<Link>>; CONNECTIONS],
     next: AtomicUsize,
 }
 
 impl Replicas {
-    pub(super) fn new(dial: &Arc<Dial>, wanted: usize, limit: Duration) -> Self {
-        let link = |_| Mutex::new(Link::new(Arc::clone(dial), Caller::Deaf, limit));
+    pub(super) fn new(dial: &Dial, wanted: usize, limit: Duration) -> Self {
+        let link = |_| Mutex::new(Link::new(dial.clone(), Greeting::default(), limit));
         Self { wanted, limit, links: std::array::from_fn(link), next: AtomicUsize::default() }
     }
 
@@ -60,7 +60,7 @@ impl Replicas {
     }
 
     /// The server gives up a little before we do.
-    async fn wait(&self, link: &Link) -> Result<(), RedisError> {
+    async fn wait(&self, link: &Arc<Link>) -> Result<(), RedisError> {
         let patience = u64::try_from((self.limit / 2).as_millis()).unwrap_or(u64::MAX);
         let mut wait = redis::cmd("WAIT");
         wait.arg(self.wanted).arg(patience);

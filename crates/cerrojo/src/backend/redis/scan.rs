@@ -1,5 +1,7 @@
 //! Walking through all keys of a server, or of each master of a cluster.
 
+use std::sync::Arc;
+
 use redis::{Cmd, FromRedisValue, Value};
 
 use super::{config::Address, error::RedisError, link::Link};
@@ -8,7 +10,7 @@ use super::{config::Address, error::RedisError, link::Link};
 const STEP: u32 = 1_000;
 
 /// The keys that match `pattern`, in no order; those that come or go meanwhile may be missing or there.
-pub(super) async fn keys(link: &Link, pattern: &str) -> Result<Vec<String>, RedisError> {
+pub(super) async fn keys(link: &Arc<Link>, pattern: &str) -> Result<Vec<String>, RedisError> {
     let mut keys = Vec::new();
     for node in nodes(link).await? {
         let mut cursor = 0;
@@ -33,7 +35,7 @@ fn step(cursor: u64, pattern: &str) -> Cmd {
     scan
 }
 
-async fn ask(link: &Link, node: Option<&Address>, command: &Cmd) -> Result<Value, RedisError> {
+async fn ask(link: &Arc<Link>, node: Option<&Address>, command: &Cmd) -> Result<Value, RedisError> {
     match node {
         Some(node) => link.ask_node(node, command).await,
         None => link.ask(command).await,
@@ -41,7 +43,7 @@ async fn ask(link: &Link, node: Option<&Address>, command: &Cmd) -> Result<Value
 }
 
 /// The masters of a cluster; elsewhere the one server.
-async fn nodes(link: &Link) -> Result<Vec<Option<Address>>, RedisError> {
+async fn nodes(link: &Arc<Link>) -> Result<Vec<Option<Address>>, RedisError> {
     if !link.is_cluster() {
         return Ok(vec![None]);
     }
