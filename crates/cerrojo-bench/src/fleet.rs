@@ -124,7 +124,7 @@ impl Fleet {
     ///
     /// # Errors
     ///
-    /// When one cannot be started or is not ready in time.
+    /// When one is not installed, cannot be started, or is not ready in time.
     pub fn start(own: &Path, peers: &[Peer], job: &Job) -> Result<Self> {
         let start = |peer: &Peer| Member::start(own, *peer, job);
         let members = peers.iter().map(start).collect::<Result<Vec<_>>>()?;
@@ -179,6 +179,7 @@ impl Fleet {
 
 impl Member {
     fn start(own: &Path, peer: Peer, job: &Job) -> Result<Self> {
+        peer.missing().map_or(Ok(()), Err)?;
         let (say, said) = mpsc::channel();
         let worker = Worker::spawn(peer.command(own).args(job.words(peer)), say)?;
         Ok(Self { peer, worker, said })

@@ -3,6 +3,7 @@
 use std::{
     fmt, fs,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 use serde::Serialize;
@@ -65,12 +66,20 @@ fn mount(line: &str) -> Option<(&str, &str)> {
     Some((left.split(' ').nth(4)?, right.split(' ').next()?))
 }
 
-/// Of the crates that were linked and of the peers that are pinned.
+/// Of the crates that were linked, the server that is there, and the peers that are pinned.
 fn versions() -> Result<Vec<(String, String)>> {
     let crates = CRATES.iter().filter_map(|name| version_of(name));
     let python = PYTHON.lines().filter_map(|line| line.split(';').next()?.split_once("=="));
     let python = python.map(|(name, version)| (format!("{name} (Python)"), version.to_owned()));
-    Ok(crates.chain(python).chain(node_versions()?).collect())
+    Ok(crates.chain(redis_server()).chain(python).chain(node_versions()?).collect())
+}
+
+/// `Redis server v=7.0.15 sha=...`, where there is one.
+fn redis_server() -> Option<(String, String)> {
+    let said = Command::new("redis-server").arg("--version").output().ok()?.stdout;
+    let said = String::from_utf8_lossy(&said);
+    let version = said.split(' ').find_map(|word| word.strip_prefix("v="))?;
+    Some(("redis-server".to_owned(), version.to_owned()))
 }
 
 fn node_versions() -> Result<Vec<(String, String)>> {

@@ -68,8 +68,8 @@ impl Peer {
             Program::Python(_) => python_packages().join("redis_lock"),
             Program::Node(_) => node_packages().join("redlock"),
         };
-        let hint = "`cargo xtask test` installs it";
-        (!wanted.is_dir()).then(|| format!("{self}: no {}; {hint}", wanted.display()))
+        let missing = !wanted.is_dir();
+        missing.then(|| format!("{self} is not installed; `cargo xtask test` does it"))
     }
 
     /// Its program, without what it is to do; `own` is the program of this package.
