@@ -74,8 +74,11 @@ impl Guardian {
         SigSet::all().thread_block()?;
         let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
         let children = SignalFd::with_flags(&SigSet::from(NixSignal::SIGCHLD), flags)?;
-        // That the runner is gone already is heard first of all.
-        drop(message::tell(&runner, &Report::Started { group: leader.as_raw_nonzero().get() }));
+        match message::tell(&runner, &Report::Started { group: leader.as_raw_nonzero().get() }) {
+            // The runner is gone already, which is heard first of all.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+            told => told?,
+        }
         Ok(Self {
             runner: Some(runner),
             children,
