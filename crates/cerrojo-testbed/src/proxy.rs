@@ -180,6 +180,15 @@ impl Proxy {
         self.tell(Pump::accept)?
     }
 
+    /// Leads new connections to another port from now on, as a name does after a failover; those that are open stay.
+    ///
+    /// # Errors
+    ///
+    /// See [`Proxy::delay`].
+    pub fn lead_to(&self, port: u16) -> io::Result<()> {
+        self.tell(move |pump| pump.lead_to(port))
+    }
+
     /// Ends all faults; what was held flows.
     ///
     /// # Errors

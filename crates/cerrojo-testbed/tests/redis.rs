@@ -113,12 +113,14 @@ fn replication() -> Result<(), Failed> {
     replica.replica_of(&master)?;
     assert_eq!(replica.command(&["GET", "a"])?, "1");
     replica.command(&["SET", "a", "2"]).unwrap_err();
-    master.command(&["SET", "a", "3"])?;
-    replica.await_sync(&master)?;
-    assert_eq!(replica.command(&["GET", "a"])?, "3");
+    for round in 1..=50 {
+        master.command(&["SET", "a", &round.to_string()])?;
+        replica.await_sync(&master)?;
+        assert_eq!(replica.command(&["GET", "a"])?, round.to_string().as_str());
+    }
     replica.promote()?;
-    assert_eq!(replica.command(&["SET", "a", "4"])?, "OK");
-    assert_eq!(master.command(&["GET", "a"])?, "3");
+    assert_eq!(replica.command(&["SET", "a", "0"])?, "OK");
+    assert_eq!(master.command(&["GET", "a"])?, "50");
     Ok(())
 }
 
@@ -321,6 +323,17 @@ fn sentinels() -> Result<(), Failed> {
     Ok(())
 }
 
+/// Waits until a node of the cluster, which serves `b`, has given another up.
+fn await_failed_node(node: &RedisServer) -> Result<(), Failed> {
+    for _ in 0..200 {
+        if node.command(&["CLUSTER", "NODES"])?.to_string().contains("master,fail ") {
+            return Ok(());
+        }
+        node.command(&["BLPOP", "{b}never", "0.1"])?;
+    }
+    Err("no node was given up".into())
+}
+
 fn cluster() -> Result<(), Failed> {
     let cluster = RedisCluster::start()?;
     let (here, there) = (cluster.node_of("a")?, cluster.node_of("b")?);
@@ -328,6 +341,7 @@ fn cluster() -> Result<(), Failed> {
     let moved = there.command(&["SET", "a", "1"]).unwrap_err().to_string();
     assert!(moved.starts_with("MOVED") && moved.ends_with(&here.address()), "{moved}");
     here.kill()?;
+    await_failed_node(there)?;
     assert_eq!(there.command(&["SET", "b", "1"])?, "OK");
     here.restart()?;
     assert_eq!(there.command(&["GET", "b"])?, "1");

@@ -72,8 +72,7 @@ struct Chunk {
 pub(super) struct Line {
     chunks: VecDeque<Chunk>,
     kept_bytes: usize,
-    latest_due: Option<Instant>,
-    end: Option<End>,
+    end: Option<(End, Instant)>,
     is_closed: bool,
 }
 
@@ -87,8 +86,8 @@ impl Line {
         if rule.way == Way::Held || self.is_closed {
             return None;
         }
-        let at_the_end = self.end.and(self.latest_due).filter(|_| rule.way == Way::Open);
-        self.chunks.front().map(|chunk| chunk.due).or(at_the_end)
+        let end = self.end.filter(|_| rule.way == Way::Open);
+        self.chunks.front().map(|chunk| chunk.due).or(end.map(|(_, due)| due))
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -98,27 +97,21 @@ impl Line {
     /// Takes what `from` has, at most one buffer full.
     pub(super) fn read(&mut self, mut from: &TcpStream, rule: &mut Rule, now: Instant) {
         let mut buffer = [0; READ_BYTES_MAX];
-        let due = (now + rule.delay).max(self.latest_due.unwrap_or(now));
+        let due = now + rule.delay;
         match from.read(&mut buffer) {
-            Ok(0) => self.end(End::Fin, due),
+            Ok(0) => self.end = Some((End::Fin, due)),
             Ok(length) => {
                 rule.bytes.arrived += as_count(length);
                 self.keep(buffer.get(..length).unwrap_or_default(), due);
             }
             Err(error) if is_nothing_yet(&error) => {}
-            Err(_) => self.end(End::Reset, due),
+            Err(_) => self.end = Some((End::Reset, due)),
         }
     }
 
     fn keep(&mut self, bytes: &[u8], due: Instant) {
-        self.latest_due = Some(due);
         self.kept_bytes += bytes.len();
         self.chunks.push_back(Chunk { due, bytes: bytes.to_vec(), sent: 0 });
-    }
-
-    fn end(&mut self, end: End, due: Instant) {
-        self.end = Some(end);
-        self.latest_due = Some(due);
     }
 
     fn forget(&mut self) {
@@ -167,10 +160,10 @@ impl Line {
 
     fn close(&mut self, to: &TcpStream) -> io::Result<Verdict> {
         self.is_closed = true;
-        if self.end == Some(End::Reset) {
-            return Ok(Verdict::Reset);
+        match self.end {
+            Some((End::Reset, _)) => Ok(Verdict::Reset),
+            _ => to.shutdown(Shutdown::Write).map(|()| Verdict::GoOn),
         }
-        to.shutdown(Shutdown::Write).map(|()| Verdict::GoOn)
     }
 }
 

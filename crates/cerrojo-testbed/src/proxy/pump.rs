@@ -146,6 +146,10 @@ impl Pump {
         Ok(())
     }
 
+    pub(super) fn lead_to(&mut self, target: u16) {
+        self.target = target;
+    }
+
     pub(super) fn heal(&mut self) -> io::Result<()> {
         for direction in [Direction::ToServer, Direction::ToClient] {
             let rule = self.rule(direction);
