@@ -39,7 +39,8 @@ impl Labels {
     }
 
     fn with(&self, more: &[(&'static str, &'static str)]) -> Vec<Label> {
-        let mut labels = vec![Label::from_static_parts("backend", self.backend)];
+        let mut labels = Vec::with_capacity(2 + more.len());
+        labels.push(Label::from_static_parts("backend", self.backend));
         labels.extend(more.iter().map(|(key, value)| Label::from_static_parts(key, value)));
         labels.extend(self.name.iter().map(|name| Label::new("lock", name.clone())));
         labels

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use redis::Value;
+use redis::{Cmd, Value};
 
 use super::{
     answer::{self, Answer},
@@ -14,7 +14,7 @@ use super::{
     line::{Place, Waiters},
     link::{Greeting, Inspects, Link},
     replicas::Replicas,
-    script::{self, Call, Script},
+    script::{self, Script},
 };
 use crate::{
     HolderInfo, LockName, OwnerId, Result, Ttl,
@@ -87,28 +87,29 @@ impl Inner {
     }
 
     /// What every script is given first.
-    fn call(&self, keys: &Keys, owner: Vec<u8>) -> Call {
-        Call::on(keys.all()).arg(owner).number(millis(PROVISIONAL)).arg(self.flags.as_str())
+    fn call(&self, script: &Script, keys: &Keys, owner: &[u8]) -> Cmd {
+        let mut call = script.call(&keys.all());
+        call.arg(owner).arg(millis(PROVISIONAL)).arg(&self.flags);
+        call
     }
 
-    fn call_of(&self, keys: &Keys, owner: OwnerId) -> Call {
-        self.call(keys, self.format.owner(owner))
+    fn call_of(&self, script: &Script, keys: &Keys, owner: OwnerId) -> Cmd {
+        self.call(script, keys, &self.format.owner(owner))
     }
 
-    async fn run(&self, script: &Script, call: &Call) -> Result<Value> {
+    async fn run(&self, script: &Script, call: &Cmd) -> Result<Value> {
         self.link.run(script, call).await.map_err(|error| error.at(&self.place))
     }
 
     /// One request for the lock. One that waits stands in the line afterwards, unless it is granted.
     async fn ask(&self, keys: &Keys, request: &Request, waits: bool) -> Result<Answer> {
-        let call = self
-            .call_of(keys, request.owner())
-            .number(millis(request.ttl().get()))
+        let mut call = self.call_of(&script::ACQUIRE, keys, request.owner());
+        call.arg(millis(request.ttl().get()))
             .arg(format::details(request.identity()))
             .arg(if waits { self.channel.as_str() } else { "" })
-            .number(millis(PLACE))
-            .number(millis(rng::jitter(TICK)))
-            .number(millis(rng::jitter(POLL)));
+            .arg(millis(PLACE))
+            .arg(millis(rng::jitter(TICK)))
+            .arg(millis(rng::jitter(POLL)));
         let answer = match &self.replicas {
             Some(replicas) => replicas.run(&script::ACQUIRE, &call, answer::is_grant).await,
             None => self.link.run(&script::ACQUIRE, &call).await,
@@ -117,19 +118,28 @@ impl Inner {
     }
 
     pub(super) async fn renew(&self, keys: &Keys, owner: OwnerId, ttl: Ttl) -> Result<bool> {
-        let call = self.call_of(keys, owner).number(millis(ttl.get()));
+        let mut call = self.call_of(&script::RENEW, keys, owner);
+        call.arg(millis(ttl.get()));
         answer::yes(&self.run(&script::RENEW, &call).await?).map_err(|error| error.at(&self.place))
     }
 
     /// Takes back what the owner holds or waits for. False: it did not hold the lock.
     pub(super) async fn release(&self, keys: &Keys, owner: OwnerId) -> Result<bool> {
-        let call = self.call_of(keys, owner);
+        let call = self.call_of(&script::RELEASE, keys, owner);
         answer::yes(&self.run(&script::RELEASE, &call).await?)
             .map_err(|error| error.at(&self.place))
     }
 
+    /// The same after an outcome that is unknown, in one step: from a server that hangs nobody hears that it does not know
+    /// the script.
+    async fn take_back(&self, keys: &Keys, owner: OwnerId) -> Result<bool> {
+        let call = script::RELEASE.with_text(&self.call_of(&script::RELEASE, keys, owner));
+        let answer = self.link.ask(&call).await;
+        answer.and_then(|answer| answer::yes(&answer)).map_err(|error| error.at(&self.place))
+    }
+
     async fn holder(&self, name: &LockName) -> Result<Option<HolderInfo>> {
-        let call = self.call(&self.keys(name)?, Vec::new());
+        let call = self.call(&script::HOLDER, &self.keys(name)?, b"");
         self.seen(name, self.run(&script::HOLDER, &call).await?)
     }
 
@@ -172,7 +182,7 @@ impl Redis {
 
     pub(super) async fn open(config: Config) -> Result<Self> {
         let inner = Inner::new(&config).map_err(RedisError::plain)?;
-        inner.link.connection().await.map_err(|error| error.at(&inner.place))?;
+        inner.link.connection().await.map_err(|error| error.at_first(&inner.place))?;
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -200,25 +210,28 @@ impl Redis {
     /// A lock that was handed over is asked for once more: that confirms it, and sets the whole TTL from an instant
     /// that we know.
     async fn wait_in_line(&self, keys: &Keys, request: &Request) -> Result<Acquired<RedisLease>> {
-        let mut place = self.inner.waiters.enter(self.inner.format.owner(request.owner()));
+        let mut place = None;
         loop {
-            place.listen();
             let refusal = match self.attempt(keys, request, true).await? {
                 Ok(lease) => return Ok(Acquired::Granted(lease)),
                 Err(refusal) => refusal,
             };
+            let place = place.get_or_insert_with(|| {
+                self.inner.waiters.enter(self.inner.format.owner(request.owner()))
+            });
             place.ask_again_in(refusal.ask_again_in);
-            if !is_due(request, &mut place).await {
+            if !is_due(request, place).await {
                 self.leave(keys, request).await;
                 return Ok(self.refused(request, &refusal));
             }
+            place.listen();
         }
     }
 
     /// What cannot be taken back now ends by itself: a place by its lease, a lock that has just been handed over by its
     /// short expiry.
     async fn leave(&self, keys: &Keys, request: &Request) {
-        if let Err(error) = self.inner.release(keys, request.owner()).await {
+        if let Err(error) = self.inner.take_back(keys, request.owner()).await {
             tracing::debug!(lock = %request.name(), %error, "could not leave the line");
         }
     }
@@ -258,7 +271,7 @@ impl Backend for Redis {
     }
 
     async fn give_back(&self, name: &LockName, owner: OwnerId) -> Result<()> {
-        match self.inner.release(&self.inner.keys(name)?, owner).await? {
+        match self.inner.take_back(&self.inner.keys(name)?, owner).await? {
             true => Ok(()),
             false => Err(not_held(name)),
         }
@@ -301,12 +314,12 @@ impl Inspect for Redis {
     }
 
     async fn break_lock(&self, name: &LockName, when: Break) -> Result<Option<HolderInfo>> {
-        let length = u64::try_from(self.inner.format.owner_len()).unwrap_or(u64::MAX);
         let when = match when {
             Break::AtExpiry => "at expiry",
             Break::Now => "now",
         };
-        let call = self.inner.call(&self.inner.keys(name)?, Vec::new()).number(length).arg(when);
+        let mut call = self.inner.call(&script::BREAK, &self.inner.keys(name)?, b"");
+        call.arg(self.inner.format.owner_len()).arg(when);
         self.inner.seen(name, self.inner.run(&script::BREAK, &call).await?)
     }
 

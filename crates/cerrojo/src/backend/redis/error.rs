@@ -1,6 +1,6 @@
 //! What can go wrong with a server, and what that means to a caller.
 
-use std::{io, path::PathBuf, time::Duration};
+use std::{error::Error as StdError, io, path::PathBuf, sync::Arc, time::Duration};
 
 use redis::ErrorKind as Driver;
 
@@ -22,7 +22,7 @@ pub(super) enum RedisError {
     DialTooSlow(Duration),
     /// Why there was no connection a moment ago.
     #[error(transparent)]
-    Resting(std::sync::Arc<RedisError>),
+    Resting(Arc<RedisError>),
     #[error("all connections that wait for replicas were busy for {0:?}")]
     Busy(Duration),
     #[error("the call failed")]
@@ -44,13 +44,30 @@ pub(super) enum RedisError {
 impl RedisError {
     /// The error that the user sees, naming the server.
     pub(super) fn at(self, place: &str) -> Error {
-        let message = format!("redis at {place}: {self}{}", self.advice());
-        Error::new(self.kind(), message).with_source(self)
+        Error::new(self.kind(), self.message(place)).with_source(self)
+    }
+
+    /// The same of the first connection: a replica there was named by mistake, one that is there later is a failover under way.
+    pub(super) fn at_first(self, place: &str) -> Error {
+        let kind = if self.is_replica() { ErrorKind::Invalid } else { self.kind() };
+        Error::new(kind, self.message(place)).with_source(self)
     }
 
     /// For what is wrong before there is a server.
     pub(super) fn plain(self) -> Error {
-        Error::new(self.kind(), format!("redis: {self}")).with_source(self)
+        Error::new(self.kind(), format!("redis: {self}{}", self.advice())).with_source(self)
+    }
+
+    fn message(&self, place: &str) -> String {
+        format!("redis at {place}: {self}{}", self.advice())
+    }
+
+    fn is_replica(&self) -> bool {
+        match self {
+            Self::Replica => true,
+            Self::Resting(error) => error.is_replica(),
+            _ => false,
+        }
     }
 
     /// Whether the connection is of no further use.
@@ -66,12 +83,12 @@ impl RedisError {
 
     fn kind(&self) -> ErrorKind {
         match self {
-            Self::Config(_) | Self::Pem { .. } | Self::Braces(_) | Self::Replica => {
-                ErrorKind::Invalid
-            }
+            Self::Config(_) | Self::Pem { .. } | Self::Braces(_) => ErrorKind::Invalid,
             Self::Dial(error) => kind_of_dial(error),
             Self::Resting(error) => error.kind(),
-            Self::DialTooSlow(_) | Self::Busy(_) | Self::Replicas { .. } => ErrorKind::Unavailable,
+            Self::Replica | Self::DialTooSlow(_) | Self::Busy(_) | Self::Replicas { .. } => {
+                ErrorKind::Unavailable
+            }
             Self::Call(error) => kind_of_call(error),
             Self::NoAnswer(_) | Self::Answer(_) => ErrorKind::Indeterminate,
         }
@@ -79,16 +96,22 @@ impl RedisError {
 
     fn advice(&self) -> String {
         match self {
-            Self::Dial(error) | Self::Call(error) => {
-                format!(": {}{}", described(error), advice(error))
+            Self::Dial(error) => {
+                format!(": {}{}", described(error), advice_for_dial(error))
             }
+            Self::Call(error) => format!(": {}{}", described(error), advice(error)),
             Self::Resting(error) => error.advice(),
             Self::Pem { error, .. } => format!(": {error}"),
-            Self::NoAnswer(_) => ": it may be stopped or slow, or the network is cut".to_owned(),
+            Self::DialTooSlow(_) => NOT_HEARD.to_owned(),
+            Self::NoAnswer(_) => "; it may be stopped or slow, or the network is cut".to_owned(),
             _ => String::new(),
         }
     }
 }
+
+/// Why a server may say nothing to a greeting.
+const NOT_HEARD: &str =
+    "; it may be stopped or slow, the network may be cut, or only one side speaks TLS";
 
 /// Answers of a server that has done nothing, and may do it later.
 const LATER: [&str; 12] = [
@@ -116,13 +139,14 @@ fn kind_of_dial(error: &redis::RedisError) -> ErrorKind {
             error.kind(),
             Driver::MasterNameNotFoundBySentinel | Driver::ClusterConnectionNotFound
         );
-    if may_pass && !is_garbled(error) { ErrorKind::Unavailable } else { ErrorKind::Invalid }
+    let is_odd = is_garbled(error) || is_of_tls(error);
+    if may_pass && !is_odd { ErrorKind::Unavailable } else { ErrorKind::Invalid }
 }
 
 fn kind_of_call(error: &redis::RedisError) -> ErrorKind {
     match code(error) {
         code if LATER.contains(&code) => ErrorKind::Unavailable,
-        code if NEVER.contains(&code) => ErrorKind::Invalid,
+        code if NEVER.contains(&code) || lacks_rights(error) => ErrorKind::Invalid,
         _ if error.kind() == Driver::ClusterConnectionNotFound => ErrorKind::Unavailable,
         _ => ErrorKind::Indeterminate,
     }
@@ -137,8 +161,40 @@ fn is_garbled(error: &redis::RedisError) -> bool {
     error.kind() == Driver::Parse
 }
 
+/// Whether the two sides cannot come to an agreement: another authority, a certificate that is missing, no TLS at all.
+fn is_of_tls(error: &redis::RedisError) -> bool {
+    let cause = io_error(error).and_then(io::Error::get_ref);
+    cause.is_some_and(|cause| cause.is::<rustls::Error>())
+}
+
+/// Whether somebody was there, and ended the connection.
+fn was_hung_up_on(error: &redis::RedisError) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    let kind = io_error(error).map(io::Error::kind);
+    matches!(kind, Some(BrokenPipe | ConnectionReset | UnexpectedEof))
+}
+
+fn io_error(error: &redis::RedisError) -> Option<&io::Error> {
+    type Shared = Arc<dyn StdError + Send + Sync>;
+    error.source()?.downcast_ref::<Shared>()?.downcast_ref()
+}
+
+/// A command inside of a script is denied without a code.
+fn lacks_rights(error: &redis::RedisError) -> bool {
+    code(error) == "NOPERM" || described(error).contains("The user executing the script can't")
+}
+
+/// In one line.
 fn described(error: &redis::RedisError) -> String {
-    error.to_string()
+    error.to_string().lines().map(str::trim).collect::<Vec<_>>().join(" ")
+}
+
+fn advice_for_dial(error: &redis::RedisError) -> &'static str {
+    match error {
+        error if error.is_timeout() => NOT_HEARD,
+        error if was_hung_up_on(error) => "; it hung up: one that speaks TLS needs rediss:",
+        error => advice(error),
+    }
 }
 
 fn advice(error: &redis::RedisError) -> &'static str {
@@ -146,10 +202,13 @@ fn advice(error: &redis::RedisError) -> &'static str {
         "READONLY" => "; it is a replica: name the master, or let Sentinel do so",
         "OOM" => "; its memory is full: give it more, and never let it evict locks",
         "NOAUTH" | "WRONGPASS" => "; user or password is wrong",
-        "NOPERM" => "; docs/backends/redis.md says what the user must be allowed to do",
         "WRONGTYPE" => "; the key holds something else than a lock: choose another name or prefix",
         "LOADING" => "; it is starting",
+        _ if lacks_rights(error) => {
+            "; docs/backends/redis.md says what the user must be allowed to do"
+        }
         _ if is_garbled(error) => "; whatever it is, it is not a Redis server",
+        _ if is_of_tls(error) => "; TLS is refused: `ca`, `cert` and `key` have to suit the server",
         _ if error.kind() == Driver::AuthenticationFailed => "; user or password is wrong",
         _ if error.kind() == Driver::RESP3NotSupported => "; it has to be Redis 7 or later",
         _ => "",

@@ -82,8 +82,8 @@ impl Format {
 
 /// The keys of one lock: all in one slot of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Keys {
-    pub(super) lock: String,
+pub(in crate::backend) struct Keys {
+    lock: String,
     line: String,
     wants: String,
 }
@@ -92,18 +92,18 @@ impl Keys {
     /// A slot is chosen by what stands between the first braces, so the name's own are escaped. That a name has been
     /// escaped is told by the `%` before the braces: no two names have the same keys.
     pub(super) fn of(format: Format, space: &str, name: &LockName) -> Self {
-        let foreign = format!("{}{name}", format.prefix());
-        let tag = match format.is_foreign() {
-            true => braced(&foreign),
-            false => braced(name.as_str()),
-        };
-        let own = format!("{space}:{tag}");
-        let lock = if format.is_foreign() { foreign } else { own.clone() };
-        Self { lock, line: format!("{own}:line"), wants: format!("{own}:wants") }
+        if !format.is_foreign() {
+            let lock = own_key(space, name.as_str(), "");
+            let (line, wants) = ([&lock, ":line"].concat(), [&lock, ":wants"].concat());
+            return Self { lock, line, wants };
+        }
+        let lock = [format.prefix(), name.as_str()].concat();
+        let (line, wants) = (own_key(space, &lock, ":line"), own_key(space, &lock, ":wants"));
+        Self { lock, line, wants }
     }
 
-    pub(super) fn all(&self) -> [Vec<u8>; 3] {
-        [&self.lock, &self.line, &self.wants].map(|key| key.clone().into_bytes())
+    pub(in crate::backend) fn all(&self) -> [&str; 3] {
+        [&self.lock, &self.line, &self.wants]
     }
 }
 
@@ -112,12 +112,12 @@ pub(super) fn has_braces(name: &LockName) -> bool {
     name.as_str().contains(['{', '}'])
 }
 
-fn braced(text: &str) -> String {
+fn own_key(space: &str, text: &str, what: &str) -> String {
     if !text.contains(['{', '}']) {
-        return format!("{{{text}}}");
+        return [space, ":{", text, "}", what].concat();
     }
     let escaped = text.replace('%', "%25").replace('{', "%7B").replace('}', "%7D");
-    format!("%{{{escaped}}}")
+    [space, ":%{", &escaped, "}", what].concat()
 }
 
 fn unbraced(text: &str) -> Option<String> {

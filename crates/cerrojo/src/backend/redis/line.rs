@@ -1,7 +1,7 @@
 //! Those of this process who stand in the store's line, and how they are told.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
@@ -15,49 +15,69 @@ use crate::{
     rng,
 };
 
+/// How many early words are remembered.
+const EARLY_MAX: usize = 1_024;
+
 /// When each waiter of this process asks the server again: earlier when it is told to.
 #[derive(Debug, Default)]
-pub(super) struct Waiters {
+pub(in crate::backend) struct Waiters(Mutex<Told>);
+
+#[derive(Debug, Default)]
+struct Told {
     /// By the owner as the store writes it.
-    due: Mutex<HashMap<Vec<u8>, watch::Sender<Instant>>>,
+    due: HashMap<Vec<u8>, Arc<watch::Sender<Instant>>>,
+    /// Told to ask now, before they had taken their place here: the answer that sends them here came just before.
+    early: VecDeque<Vec<u8>>,
 }
 
 /// One waiter's place, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(in crate::backend) struct Place {
     waiters: Arc<Waiters>,
     owner: Vec<u8>,
+    set: Arc<watch::Sender<Instant>>,
     due: watch::Receiver<Instant>,
 }
 
 impl Waiters {
     /// What hears the server for them.
-    pub(super) fn ear(self: &Arc<Self>) -> Ear {
+    pub(in crate::backend) fn ear(self: &Arc<Self>) -> Ear {
         let waiters = Arc::downgrade(self);
         Arc::new(move |info| hear(&waiters, &info))
     }
 
-    pub(super) fn enter(self: &Arc<Self>, owner: Vec<u8>) -> Place {
-        let (sender, due) = watch::channel(NEVER);
-        self.due().insert(owner.clone(), sender);
-        Place { waiters: Arc::clone(self), owner, due }
+    /// A place for one whom the server has sent into the line. What it was told since then is not lost.
+    pub(in crate::backend) fn enter(self: &Arc<Self>, owner: Vec<u8>) -> Place {
+        let (set, due) = watch::channel(NEVER);
+        let set = Arc::new(set);
+        let mut told = self.told();
+        if let Some(at) = told.early.iter().position(|early| *early == owner) {
+            told.early.remove(at);
+            bring_forward(&set, Duration::ZERO);
+        }
+        told.due.insert(owner.clone(), Arc::clone(&set));
+        Place { waiters: Arc::clone(self), owner, set, due }
     }
 
     fn wake(&self, owner: &[u8], after: Duration) {
-        if let Some(due) = self.due().get(owner) {
+        let mut told = self.told();
+        if let Some(due) = told.due.get(owner) {
             bring_forward(due, after);
+        } else if after.is_zero() {
+            told.early.truncate(EARLY_MAX - 1);
+            told.early.push_front(owner.to_vec());
         }
     }
 
     /// After a cut nobody knows what was missed. Many are spread a little.
     fn wake_all(&self) {
-        let due = self.due();
-        let spread = Duration::from_micros(50) * u32::try_from(due.len()).unwrap_or(u32::MAX);
-        due.values().for_each(|due| bring_forward(due, rng::jitter(spread)));
+        let told = self.told();
+        let spread = Duration::from_micros(50) * u32::try_from(told.due.len()).unwrap_or(u32::MAX);
+        told.due.values().for_each(|due| bring_forward(due, rng::jitter(spread)));
     }
 
-    fn due(&self) -> MutexGuard<'_, HashMap<Vec<u8>, watch::Sender<Instant>>> {
-        self.due.lock().unwrap_or_else(PoisonError::into_inner)
+    fn told(&self) -> MutexGuard<'_, Told> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -75,41 +95,31 @@ fn bring_forward(due: &watch::Sender<Instant>, after: Duration) {
 
 impl Place {
     /// Forgets what it was told: what comes from now on is news.
-    pub(super) fn listen(&self) {
-        self.set(|due| *due = NEVER);
+    pub(in crate::backend) fn listen(&self) {
+        self.set.send_modify(|due| *due = NEVER);
     }
 
     /// Asks again by itself after so long, unless it is told to ask earlier.
-    pub(super) fn ask_again_in(&self, after: Duration) {
-        let at = Instant::now() + after;
-        self.set(|due| *due = at.min(*due));
+    pub(in crate::backend) fn ask_again_in(&self, after: Duration) {
+        bring_forward(&self.set, after);
     }
 
     /// Ready when it is time to ask. May be dropped at any time.
-    pub(super) async fn due(&mut self) {
+    pub(in crate::backend) async fn due(&mut self) {
         loop {
             let due = *self.due.borrow_and_update();
             tokio::select! {
                 () = clock::sleep_until(due) => return,
-                changed = self.due.changed() => {
-                    if changed.is_err() {
-                        return;
-                    }
-                }
+                // The sender is in here, so it is there.
+                changed = self.due.changed() => drop(changed),
             }
-        }
-    }
-
-    fn set(&self, change: impl FnOnce(&mut Instant)) {
-        if let Some(due) = self.waiters.due().get(&self.owner) {
-            due.send_modify(change);
         }
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.waiters.due().remove(&self.owner);
+        self.waiters.told().due.remove(&self.owner);
     }
 }
 
@@ -183,6 +193,23 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn what_came_before_the_place_was_taken_is_not_lost() {
+        let waiters = Arc::new(Waiters::default());
+        for _ in 0..3 * EARLY_MAX {
+            push(&waiters, b"yours 2000 nobody");
+        }
+        push(&waiters, b"yours 2000 me");
+        assert!(waiters.told().early.len() <= EARLY_MAX);
+        let mut place = waiters.enter(b"me".to_vec());
+        place.ask_again_in(Duration::from_secs(5));
+        assert_eq!(waited(&mut place).await, 0);
+        drop(place);
+        let mut again = waiters.enter(b"me".to_vec());
+        again.ask_again_in(Duration::from_secs(5));
+        assert!(waited(&mut again).await >= 5_000);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn after_a_cut_everybody_asks() {
         let waiters = Arc::new(Waiters::default());
         let mut places: Vec<_> = (0..100_u8).map(|n| waiters.enter(vec![n])).collect();
@@ -191,6 +218,6 @@ mod tests {
             assert!(waited(place).await < 10);
         }
         drop(places);
-        assert!(waiters.due().is_empty());
+        assert!(waiters.told().due.is_empty());
     }
 }

@@ -1,7 +1,10 @@
 //! The one connection that all locks of a store share: made anew when it is gone, and never asked without a time limit.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+        atomic::{AtomicU32, Ordering},
+    },
     time::Duration,
 };
 
@@ -13,7 +16,7 @@ use super::{
     dial::{Connection, Dial, Ear},
     error::RedisError,
     info::Info,
-    script::{Call, Script},
+    script::Script,
 };
 use crate::clock::{self, Instant};
 
@@ -37,7 +40,9 @@ pub(in crate::backend) struct Link {
     dial: Dial,
     greeting: Greeting,
     limit: Duration,
-    state: Mutex<State>,
+    state: RwLock<State>,
+    /// How many calls in a row had no answer.
+    timeouts: AtomicU32,
     /// How often somebody has dialed.
     dialed: watch::Sender<u64>,
 }
@@ -47,7 +52,6 @@ struct State {
     connection: Option<Connection>,
     /// Tells the present connection from those before it.
     generation: u64,
-    timeouts: u32,
     is_dialing: bool,
     failure: Option<Failure>,
 }
@@ -68,8 +72,9 @@ impl std::fmt::Debug for Link {
 impl Link {
     /// `limit` is for connecting, and for calls that set none of their own.
     pub(in crate::backend) fn new(dial: Dial, greeting: Greeting, limit: Duration) -> Arc<Self> {
-        let (state, dialed) = (Mutex::default(), watch::Sender::new(0));
-        Arc::new(Self { dial, greeting, limit, state, dialed })
+        let (state, timeouts) = (RwLock::default(), AtomicU32::default());
+        let dialed = watch::Sender::new(0);
+        Arc::new(Self { dial, greeting, limit, state, timeouts, dialed })
     }
 
     pub(super) fn is_cluster(&self) -> bool {
@@ -80,7 +85,7 @@ impl Link {
     pub(super) async fn run(
         self: &Arc<Self>,
         script: &Script,
-        call: &Call,
+        call: &Cmd,
     ) -> Result<Value, RedisError> {
         self.run_within(self.limit, script, call).await
     }
@@ -89,11 +94,11 @@ impl Link {
         self: &Arc<Self>,
         limit: Duration,
         script: &Script,
-        call: &Call,
+        call: &Cmd,
     ) -> Result<Value, RedisError> {
-        self.bounded(limit, async |connection| match connection.ask(&script.by_hash(call)).await {
+        self.bounded(limit, async |connection| match connection.ask(call).await {
             Err(error) if error.kind() == ServerErrorKind::NoScript.into() => {
-                connection.ask(&script.by_text(call)).await
+                connection.ask(&script.with_text(call)).await
             }
             answer => answer,
         })
@@ -144,7 +149,7 @@ impl Link {
         self.start_dialing()?;
         // The sender is in here, so it is there.
         drop(dialed.changed().await);
-        match (self.present(), &self.state().failure) {
+        match (self.present(), &self.read().failure) {
             (Some(present), _) => Ok(present),
             (None, Some(failure)) => Err(RedisError::Resting(Arc::clone(&failure.error))),
             (None, None) => Err(RedisError::DialTooSlow(self.limit)),
@@ -152,14 +157,14 @@ impl Link {
     }
 
     fn present(&self) -> Option<(Connection, u64)> {
-        let state = self.state();
+        let state = self.read();
         let connection = state.connection.clone().filter(|connection| !connection.has_ended())?;
         Some((connection, state.generation))
     }
 
     /// One dials for all. A server that refuses is not asked at once again by each of a thousand tasks.
     fn start_dialing(self: &Arc<Self>) -> Result<(), RedisError> {
-        let mut state = self.state();
+        let mut state = self.write();
         if state.is_dialing {
             return Ok(());
         }
@@ -196,11 +201,12 @@ impl Link {
     }
 
     fn found(&self, made: Result<Connection, RedisError>) {
-        let mut state = self.state();
+        let mut state = self.write();
         state.is_dialing = false;
         match made {
             Ok(connection) => {
                 let generation = state.generation + 1;
+                self.timeouts.store(0, Ordering::Relaxed);
                 *state = State { generation, connection: Some(connection), ..State::default() };
             }
             Err(error) => {
@@ -216,27 +222,36 @@ impl Link {
 
     /// Gives the connection up when it is of no further use. In a cluster the driver mends those to single nodes.
     fn note(&self, generation: u64, answer: &Result<Value, RedisError>) {
-        let mut state = self.state();
-        if state.generation != generation || self.is_cluster() {
-            return;
-        }
         let is_useless = match answer {
             Err(RedisError::NoAnswer(_)) => {
-                state.timeouts += 1;
-                state.timeouts >= TIMEOUTS_MAX
+                self.timeouts.fetch_add(1, Ordering::Relaxed) + 1 >= TIMEOUTS_MAX
             }
             Err(error) => error.ends_connection(),
             Ok(_) => {
-                state.timeouts = 0;
+                // Read first: those who all write would wait for each other.
+                if self.timeouts.load(Ordering::Relaxed) > 0 {
+                    self.timeouts.store(0, Ordering::Relaxed);
+                }
                 false
             }
         };
-        if is_useless {
+        if is_useless && !self.is_cluster() {
+            self.give_up(generation);
+        }
+    }
+
+    fn give_up(&self, generation: u64) {
+        let mut state = self.write();
+        if state.generation == generation {
             state.connection = None;
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn read(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, State> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 }

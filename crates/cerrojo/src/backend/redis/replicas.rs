@@ -11,14 +11,14 @@ use std::{
     time::Duration,
 };
 
-use redis::Value;
+use redis::{Cmd, Value};
 use tokio::sync::Mutex;
 
 use super::{
     dial::Dial,
     error::RedisError,
     link::{Greeting, Link},
-    script::{Call, Script},
+    script::Script,
 };
 use crate::clock;
 
@@ -45,7 +45,7 @@ impl Replicas {
     pub(super) async fn run(
         &self,
         script: &Script,
-        call: &Call,
+        call: &Cmd,
         is_grant: impl Fn(&Value) -> bool,
     ) -> Result<Value, RedisError> {
         let turn = self.next.fetch_add(1, Ordering::Relaxed) % CONNECTIONS;

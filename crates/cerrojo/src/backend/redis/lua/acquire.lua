@@ -21,15 +21,16 @@ local function is_our_turn(at)
     if reached then return false end
     want = first(at)
   end
-  -- Nobody stands in an empty line.
-  if want then leave(owner) end
+  -- Nobody stands in an empty line. In another one somebody is the first now, who looks after us.
+  if want then
+    leave(owner)
+    warn(at, is_foreign and poll or tonumber(ttl), LOOKOUTS)
+  end
   return true
 end
 
 local function take(at)
   redis.call('SET', lock, value_of(owner, details, at), 'PX', ttl)
-  -- The next one is the first now, whom nobody tells of a release.
-  if is_foreign then warn(at, poll) end
   return {1}
 end
 
@@ -39,11 +40,13 @@ local function ask_again_in(at, is_new, pttl)
   if is_new then again = math.min(again, provisional) end
   if is_foreign and rank == 0 then again = math.min(again, poll) end
   if rank <= LOOKOUTS and pttl > 0 then again = math.min(again, pttl + 1) end
-  if rank <= LOOKOUTS and pttl <= 0 then again = math.min(again, provisional) end
+  if rank <= LOOKOUTS and (is_foreign or pttl <= 0) then again = math.min(again, provisional) end
   return again
 end
 
 local function wait_in_line(at, pttl)
+  -- One that is stopped would leave it to nobody to see a foreign release.
+  if is_foreign then first(at) end
   local is_new = not redis.call('ZSCORE', line, owner)
   if is_new then
     local last = redis.call('ZRANGE', line, -1, -1, 'WITHSCORES')[2]

@@ -1,6 +1,6 @@
 -- What all scripts share: the lock, and the line of those who wait for it.
 --
--- KEYS[1]  the lock: `OWNER SINCE DETAILS`, or in a foreign format `OWNER` alone; `OWNER!...` once it is broken
+-- KEYS[1]  the lock, as value.lua says
 -- KEYS[2]  the line: owners by their order
 -- KEYS[3]  what each of them wants: `UNTIL WAKE TTL CHANNEL DETAILS`
 -- ARGV[1]  the owner who asks
@@ -25,14 +25,6 @@ end
 local function now()
   local time = redis.call('TIME')
   return time[1] * 1000 + math.floor(time[2] / 1000)
-end
-
-local function is_of(value, who)
-  return value and string.sub(value, 1, #who) == who
-end
-
-local function is_broken(value, who)
-  return string.sub(value, #who + 1, #who + 1) == '!'
 end
 
 local function value_of(who, details, at)
@@ -62,12 +54,17 @@ local function keep(want)
   redis.call('HSET', wants, want.owner, record)
 end
 
--- The first of those whose lease runs; the others before it leave.
+-- The first one of a foreign format has to be quick: nobody else looks as often.
+local function is_alive(want, at)
+  return want.lease_end > at and not (is_foreign and want.wake + provisional <= at)
+end
+
+-- The first of those who are alive; the others before it leave.
 local function first(at)
   local head = redis.call('ZRANGE', line, 0, 0)[1]
   while head do
     local want = want_of(head)
-    if want and want.lease_end > at then return want end
+    if want and is_alive(want, at) then return want end
     leave(head)
     head = redis.call('ZRANGE', line, 0, 0)[1]
   end
@@ -80,9 +77,9 @@ local function tell(want, what, ms)
   return hears_nothing or heard > 0
 end
 
--- Those at the front ask again within `ms`, also when whoever has the lock now is never heard of again.
-local function warn(at, ms)
-  for _, who in ipairs(redis.call('ZRANGE', line, 0, LOOKOUTS - 1)) do
+-- The first `count` ask again within `ms`, also when whoever has the lock now is never heard of again.
+local function warn(at, ms, count)
+  for _, who in ipairs(redis.call('ZRANGE', line, 0, count - 1)) do
     local want = want_of(who)
     if want and want.wake > at + ms then
       want.wake = at + ms
@@ -100,7 +97,7 @@ local function hand_over(at)
     local ms = math.min(want.ttl, provisional)
     if tell(want, 'yours', ms) then
       redis.call('SET', lock, value_of(want.owner, want.details, at), 'PX', whole(ms))
-      warn(at, ms)
+      warn(at, ms, LOOKOUTS)
       return true
     end
     want = first(at)
@@ -108,13 +105,14 @@ local function hand_over(at)
   return false
 end
 
--- A polling client never sees a lock that is handed over: the first waiter is called, and has to be quick.
+-- A polling client never sees a lock that is handed over: the first waiter is called, and stays the first meanwhile.
 local function call_first(at)
   local want = first(at)
   while want do
     if tell(want, 'free', 0) then
-      want.lease_end = math.min(want.lease_end, at + provisional)
+      want.wake = math.min(want.wake, at)
       keep(want)
+      warn(at, provisional, LOOKOUTS + 1)
       return true
     end
     leave(want.owner)
