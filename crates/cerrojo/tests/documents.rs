@@ -45,11 +45,12 @@ fn faults(promise: &str, sources: &str) -> Vec<String> {
     missing.map(|proof| format!("`{proof}` is no test: {promise}")).collect()
 }
 
+/// A function, or the name under which a trial runs.
 fn exists(proof: &str, sources: &str) -> bool {
     match proof {
         "compile_fail" | "token.rs" => true,
         file if file.ends_with(".rs") => Path::new(env!("CARGO_MANIFEST_DIR")).join(file).exists(),
-        test => sources.contains(&format!("fn {test}")),
+        test => sources.contains(&format!("fn {test}")) || sources.contains(&format!("\"{test}\"")),
     }
 }
 
@@ -62,9 +63,25 @@ fn every_guarantee_names_a_test_that_exists() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
+fn rights(text: &str) -> Vec<&str> {
+    text.split_whitespace().filter_map(|word| word.strip_prefix('+')).collect()
+}
+
+#[test]
+fn the_rights_on_the_page_of_redis_are_those_that_the_suite_has() {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = fs::read_to_string(own.join("../../docs/backends/redis.md")).unwrap();
+    let suite = fs::read_to_string(own.join("tests/conformance/redis.rs")).unwrap();
+    let (_, page) = page.split_once("\nuser ").unwrap();
+    let (_, suite) = suite.split_once("const RIGHTS").unwrap();
+    let (page, suite) = (page.split("```").next().unwrap(), suite.split(';').next().unwrap());
+    assert_eq!(rights(page), rights(&suite.replace('"', " ")));
+}
+
 #[test]
 fn a_promise_without_proof_is_found() {
     assert_eq!(faults("* All is well.", "").len(), 1);
     assert_eq!(faults("* All is well. (`no_such_test`)", "fn another").len(), 1);
     assert!(faults("* All is well. (`a_test`)", "fn a_test()").is_empty());
+    assert!(faults("* All is well. (`a_test`)", "trial(\"a_test\", proof)").is_empty());
 }

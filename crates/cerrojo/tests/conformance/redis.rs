@@ -14,8 +14,8 @@ use cerrojo_testbed::{Certificates, Direction, Proxy, RedisCluster, RedisServer,
 use libtest_mimic::Trial;
 
 /// All that docs/backends/redis.md asks for.
-const RIGHTS: &str = "on >p%40ss ~c* &c* +@connection +eval +evalsha +subscribe +publish +get +set +del +pexpire +pttl \
-                      +zadd +zrange +zrank +zscore +zrem +hset +hget +hdel +time +scan +info +wait";
+const RIGHTS: &str = "on >p%40ss ~c* &c* +@connection +eval +evalsha +subscribe +publish +get +set +del +exists +pexpire \
+                      +pttl +zadd +zrange +zrank +zscore +zrem +hset +hget +hdel +time +scan +info +wait";
 
 /// Which servers, and how they are reached.
 #[derive(Clone, Copy, Debug)]
