@@ -11,6 +11,7 @@ const TARGETS: &[(&str, &str)] = &[
     ("cerrojo", "local_kills"),
     ("cerrojo", "local_power_loss"),
     ("cerrojo", "local_races"),
+    ("cerrojo", "redis_faults"),
 ];
 
 /// Runs the long forms, minutes each, one after the other, up to the first that fails.

@@ -3,10 +3,13 @@
 use std::time::Duration;
 
 use cerrojo::{ErrorKind, Instant, LeaseState, clock, spi::Break};
-use cerrojo_testbed::Direction;
+use cerrojo_testbed::{Direction, Proxy};
 use libtest_mimic::Trial;
 
-use crate::site::{Locks, Outcome, Site, connect, goes_on, kind, millis, trial, ttl, works};
+use crate::site::{
+    LONG, Locks, Outcome, Site, connect, eventually, goes_on, is_lost, kind, millis, trial, ttl,
+    works,
+};
 
 /// The limit of a call in these trials.
 const LIMIT: Duration = Duration::from_millis(400);
@@ -23,6 +26,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("a_server_a_little_faster_than_the_limit_serves_all", just_in_time),
         trial("connections_stay_one_over_many_cycles_and_faults", constant_connections),
         trial("waiters_outlive_a_server_that_hangs", hung_waiters),
+        trial("a_connection_that_went_silent_is_replaced_before_the_lock_is_lost", silent_holder),
+        trial("a_waiter_whose_connection_went_silent_enters_by_another", silent_waiter),
     ]
 }
 
@@ -72,7 +77,7 @@ async fn all_end(breaks: Step, mends: Step) -> Outcome {
     fails_in_time("break", millis(0), locks.break_lock(&"other".parse()?, Break::Now)).await?;
     let released = fails_in_time("release", millis(0), given_up.release()).await?;
     assert_eq!(released, ErrorKind::Indeterminate);
-    crate::site::is_lost(&renewed).await?;
+    is_lost(&renewed).await?;
     assert_eq!(held.state(), LeaseState::Held);
     mends(&site)?;
     for name in ["new", "given-up", "renewed"] {
@@ -107,6 +112,7 @@ async fn just_in_time() -> Outcome {
     goes_on(&guard).await?;
     guard.release().await?;
     assert_eq!(site.proxy.counts()?.connections_seen, 1);
+    site.proxy.heal()?;
     works(&locks, "a").await
 }
 
@@ -119,12 +125,11 @@ async fn constant_connections() -> Outcome {
     let mut faults = 0;
     for cycle in 0..CYCLES {
         if cycle % 10 == 0 {
-            break_briefly(&site, faults).await?;
+            break_briefly(&site, &locks, faults).await?;
             faults += 1;
         }
         together(&locks, cycle).await;
-        let open = site.proxy.counts()?.connections_open;
-        assert!(open <= 1, "{open} connections in cycle {cycle}");
+        site.proxy.await_counts(LONG, |counts| counts.connections_open <= 1)?;
     }
     works(&locks, "a").await?;
     let counts = site.proxy.counts()?;
@@ -132,22 +137,27 @@ async fn constant_connections() -> Outcome {
     // One that hangs is given up, and so is one that was made while the next fault began.
     assert!(counts.connections_seen <= 3 * faults + 1, "{counts:?} after {faults} faults");
     drop(locks);
-    site.proxy.await_counts(crate::site::LONG, |counts| counts.connections_open == 0)?;
+    site.proxy.await_counts(LONG, |counts| counts.connections_open == 0)?;
     Ok(())
 }
 
-async fn break_briefly(site: &Site, round: u64) -> std::io::Result<()> {
-    match round % 4 {
+/// The last of them lasts until the client has given the connection up by itself.
+async fn break_briefly(site: &Site, locks: &Locks, round: u64) -> std::io::Result<()> {
+    match round % 5 {
         0 => site.proxy.cut()?,
         1 => site.proxy.reset()?,
         2 => {
             site.proxy.refuse()?;
             site.proxy.cut()?;
         }
-        _ => site.proxy.cut_after(Direction::ToClient, 100)?,
+        3 => site.proxy.cut_after(Direction::ToClient, 100)?,
+        _ => {
+            site.proxy.hold(Direction::ToClient)?;
+            together(locks, CYCLES).await;
+        }
     }
     clock::sleep(millis(20)).await;
-    site.proxy.accept()
+    site.proxy.heal()
 }
 
 /// A cycle of each of sixteen tasks. What fails is the fault's doing.
@@ -175,14 +185,12 @@ async fn hung_waiters() -> Outcome {
     for _ in 0..10 {
         let locks = locks_of(&site).await?;
         waiting.spawn(async move {
-            let guard = locks.acquire("a").ttl(ttl(60_000)).wait(crate::site::LONG).await?;
+            let guard = locks.acquire("a").ttl(ttl(60_000)).wait(LONG).await?;
             guard.release().await
         });
     }
-    crate::site::eventually("ten in line", || {
-        Ok(site.server.command(&["ZCARD", "cerrojo:{a}:line"])? == "10")
-    })
-    .await?;
+    eventually("ten in line", || Ok(site.server.command(&["ZCARD", "cerrojo:{a}:line"])? == "10"))
+        .await?;
     site.server.freeze()?;
     clock::sleep(LIMIT * 4).await;
     site.server.thaw()?;
@@ -191,4 +199,47 @@ async fn hung_waiters() -> Outcome {
         entered??;
     }
     Ok(())
+}
+
+/// A way to the server on which the connections of now will be silent, while new ones work.
+struct Way {
+    site: Site,
+    silent: Proxy,
+}
+
+impl Way {
+    fn start() -> std::io::Result<Self> {
+        let site = Site::start()?;
+        let silent = Proxy::start(site.server.port())?;
+        site.proxy.lead_to(silent.port())?;
+        Ok(Self { site, silent })
+    }
+
+    fn go_silent(&self) -> std::io::Result<()> {
+        self.silent.hold(Direction::ToServer)?;
+        self.silent.hold(Direction::ToClient)?;
+        self.site.proxy.lead_to(self.site.server.port())
+    }
+}
+
+/// With a limit for calls that alone would be too long for this TTL.
+async fn silent_holder() -> Outcome {
+    let way = Way::start()?;
+    let locks = connect(&way.site.url("call_limit_ms=10000")).await?;
+    let guard = locks.acquire("a").ttl(ttl(5_000)).await?;
+    way.go_silent()?;
+    goes_on(&guard).await?;
+    Ok(guard.release().await?)
+}
+
+async fn silent_waiter() -> Outcome {
+    let way = Way::start()?;
+    let waiter = locks_of(&way.site).await?;
+    let locks = connect(&format!("redis://{}", way.site.server.address())).await?;
+    let holder = locks.acquire("a").ttl(ttl(60_000)).await?;
+    let waiting = tokio::spawn(async move { waiter.acquire("a").wait(LONG).await });
+    eventually("a waiter", || way.site.has_key("cerrojo:{a}:line")).await?;
+    way.go_silent()?;
+    holder.release().await?;
+    Ok(waiting.await??.release().await?)
 }

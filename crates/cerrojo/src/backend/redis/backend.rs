@@ -32,6 +32,10 @@ const PLACE: Duration = Duration::from_secs(30);
 /// The same as [`TICK`] for the first in line of a foreign format, where nobody tells of a release.
 const POLL: Duration = Duration::from_millis(50);
 
+/// A renewal is given a sixth of its TTL, and this at least: after two without an answer there is time for a third, on a
+/// new connection.
+const RENEWAL_LIMIT_MIN: Duration = Duration::from_millis(100);
+
 /// Locks on one logical Redis server. Clones share one connection.
 #[derive(Clone, Debug)]
 pub struct Redis {
@@ -120,7 +124,9 @@ impl Inner {
     pub(super) async fn renew(&self, keys: &Keys, owner: OwnerId, ttl: Ttl) -> Result<bool> {
         let mut call = self.call_of(&script::RENEW, keys, owner);
         call.arg(millis(ttl.get()));
-        answer::yes(&self.run(&script::RENEW, &call).await?).map_err(|error| error.at(&self.place))
+        let limit = (ttl.get() / 6).max(RENEWAL_LIMIT_MIN).min(self.link.limit());
+        let answer = self.link.run_within(limit, &script::RENEW, &call).await;
+        answer.and_then(|answer| answer::yes(&answer)).map_err(|error| error.at(&self.place))
     }
 
     /// Takes back what the owner holds or waits for. False: it did not hold the lock.

@@ -81,6 +81,11 @@ impl Link {
         self.dial.is_cluster()
     }
 
+    /// Of a call that sets none of its own.
+    pub(super) fn limit(&self) -> Duration {
+        self.limit
+    }
+
     /// What the script answers. After an error it may still run, but before whatever is asked later on this connection.
     pub(super) async fn run(
         self: &Arc<Self>,
