@@ -162,8 +162,10 @@ async fn clock_jumps() -> Outcome {
     let first = locks.acquire("a").ttl(ttl(6_000)).await?;
     let next = waiter(site.locks().await?);
     eventually("a waiter", || site.has_key("cerrojo:{a}:line")).await?;
+    let until = first.valid_until().ok_or("lost at once")?;
     site.server.set_clock_nanos(JUMP_NANOS)?;
     is_lost(&first).await?;
+    assert!(Instant::now() < until, "not told by a renewal");
     let next = next.await??;
     goes_on(&next).await?;
     let last = waiter(site.locks().await?);

@@ -62,8 +62,15 @@ impl Site {
     }
 }
 
+/// A busy machine may need longer than a short limit allows.
 pub(crate) async fn connect(url: &str) -> Result<Locks> {
-    Redis::connect(url).await.map(Locker::new)
+    let mut tries = 10;
+    loop {
+        match Redis::connect(url).await {
+            Err(error) if error.kind() == ErrorKind::Unavailable && tries > 0 => tries -= 1,
+            connected => return connected.map(Locker::new),
+        }
+    }
 }
 
 pub(crate) fn ttl(millis: u64) -> Ttl {
