@@ -46,13 +46,19 @@ const SCHEMES: &[Scheme] = &[
         example: "redis://host:port",
         feature: Some(("redis", cfg!(feature = "redis"))),
     },
+    Scheme {
+        names: &["redlock", "redlocks"],
+        example: "redlock://host:port,host:port,host:port",
+        feature: Some(("redis", cfg!(feature = "redis"))),
+    },
 ];
 
 /// Opens the store that a URL names.
 ///
 /// * `memory:` one store of this process alone, for tests;
 /// * `local:` the embedded store at its default place, `local:PATH` in the folder PATH;
-/// * `redis:` and its kin, as [`Redis::connect`](crate::backend::redis::Redis::connect) reads them: approximate.
+/// * `redis:` and its kin, as [`Redis::connect`](crate::backend::redis::Redis::connect) reads them: approximate;
+/// * `redlock:` and `redlocks:`, as [`Redlock::connect`](crate::backend::redlock::Redlock::connect) reads them: approximate.
 ///
 /// # Errors
 ///
@@ -74,6 +80,10 @@ pub async fn connect(url: &str, options: Options) -> Result<AnyLocker> {
         #[cfg(feature = "redis")]
         _ if knows("redis", scheme) => {
             Ok(approximate(crate::backend::redis::Redis::connect(url).await?, options))
+        }
+        #[cfg(feature = "redis")]
+        _ if knows("redlock", scheme) => {
+            Ok(approximate(crate::backend::redlock::Redlock::connect(url).await?, options))
         }
         _ => Err(unknown(scheme)),
     }

@@ -327,7 +327,7 @@ pub trait Lease: Debug + Send + 'static {
     /// [`FencingToken`](crate::FencingToken) or [`NoToken`](crate::NoToken).
     type Token: Token;
 
-    /// For whom it was granted.
+    /// For whom it was granted: the request's owner, or where a store made several attempts, the last one's.
     fn owner(&self) -> OwnerId;
 
     /// What the store said with the grant: for a fenced lock the number it was ordered by. The core mints the token.

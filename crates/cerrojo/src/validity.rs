@@ -95,7 +95,7 @@ impl Default for Drift {
 }
 
 impl Drift {
-    fn of(self, ttl: Ttl) -> Duration {
+    pub(crate) fn of(self, ttl: Ttl) -> Duration {
         let rate = ttl.get() * self.rate_ppm.min(500_000) / 1_000_000;
         rate + self.fixed
     }

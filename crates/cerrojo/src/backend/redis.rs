@@ -13,19 +13,19 @@
 //! The single-server lock is the one of the Redis documentation (SET with NX and PX, and a release that compares); the
 //! line with its provisional hand-over is our own.
 
-mod answer;
-mod backend;
-mod config;
-mod dial;
-mod error;
-mod format;
-mod info;
+pub(super) mod answer;
+pub(super) mod backend;
+pub(super) mod config;
+pub(super) mod dial;
+pub(super) mod error;
+pub(super) mod format;
+pub(super) mod info;
 mod lease;
-mod line;
-mod link;
+pub(super) mod line;
+pub(super) mod link;
 mod replicas;
-mod scan;
-mod script;
+pub(super) mod scan;
+pub(super) mod script;
 
 pub use backend::{Redis, TICK};
 pub use config::Builder;

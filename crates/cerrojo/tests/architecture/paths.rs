@@ -63,6 +63,12 @@ impl Walk<'_> {
         match token.text.as_str() {
             _ if token.kind == Kind::Text => self.at += 1,
             "use" => self.import(),
+            // Who may see an item is no import.
+            "in" if self.at >= 2 && reads(self.tokens, self.at - 2, &["pub", "("]) => {
+                while !self.tokens[self.at].is(")") {
+                    self.at += 1;
+                }
+            }
             "{" => self.enter(),
             "}" => self.leave(),
             _ if token.kind == Kind::Word && reads(self.tokens, self.at + 1, &["::"]) => {

@@ -100,7 +100,12 @@ fn target(tree: &Tree, origins: &BTreeMap<String, Vec<String>>, path: &[String])
 }
 
 /// Whether a module imports from itself. A backend is itself; the other backends are others.
+/// One exception: a node of `redlock` is a server of `redis`.
 fn is_own(from: &[String], target: &[String]) -> bool {
+    let starts = |path: &[String], with: [&str; 2]| path.iter().take(2).eq(with.iter());
+    if starts(from, ["backend", "redlock"]) && starts(target, ["backend", "redis"]) {
+        return true;
+    }
     let depth = if from.first().is_some_and(|first| first == "backend") { 2 } else { 1 };
     let unit = &from[..from.len().min(depth)];
     !unit.is_empty() && target.starts_with(unit)

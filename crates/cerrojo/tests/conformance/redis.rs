@@ -53,7 +53,11 @@ pub(super) fn add(all: &mut Vec<Trial>) -> Option<ExitCode> {
     let is_ignored = need("redis-server").is_ignored();
     for set_up in [SetUp::Plain, SetUp::Tls, SetUp::Cluster, SetUp::Sentinel] {
         let mut trials = Vec::new();
-        let code = super::add(&RedisHarness { set_up, servers: Arc::default() }, &mut trials);
+        let harness = RedisHarness { set_up, servers: Arc::default() };
+        let code = match set_up {
+            SetUp::Plain => super::add(&harness, &mut trials),
+            _ => super::add_alone(&harness, &mut trials),
+        };
         if code.is_some() {
             return code;
         }

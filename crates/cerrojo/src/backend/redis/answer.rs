@@ -8,24 +8,24 @@ use super::{error::RedisError, format::Seen};
 
 /// What `acquire.lua` answers.
 #[derive(Debug)]
-pub(super) enum Answer {
+pub(in crate::backend) enum Answer {
     Granted,
     Refused(Refusal),
 }
 
 #[derive(Debug)]
-pub(super) struct Refusal {
+pub(in crate::backend) struct Refusal {
     /// When a waiter asks again unless it is told to earlier.
-    pub(super) ask_again_in: Duration,
+    pub(in crate::backend) ask_again_in: Duration,
     /// `None`: the lock is free, but others are first.
-    pub(super) seen: Option<Seen>,
+    pub(in crate::backend) seen: Option<Seen>,
 }
 
-pub(super) fn is_grant(answer: &Value) -> bool {
+pub(in crate::backend) fn is_grant(answer: &Value) -> bool {
     matches!(answer, Value::Array(parts) if parts.as_slice() == [Value::Int(1)])
 }
 
-pub(super) fn of_acquire(answer: Value) -> Result<Answer, RedisError> {
+pub(in crate::backend) fn of_acquire(answer: Value) -> Result<Answer, RedisError> {
     if is_grant(&answer) {
         return Ok(Answer::Granted);
     }
@@ -43,7 +43,7 @@ pub(super) fn of_acquire(answer: Value) -> Result<Answer, RedisError> {
 }
 
 /// What `holder.lua` and `break.lua` answer.
-pub(super) fn of_look(answer: Value) -> Result<Option<Seen>, RedisError> {
+pub(in crate::backend) fn of_look(answer: Value) -> Result<Option<Seen>, RedisError> {
     let parts: Result<[Value; 3], _> = match answer {
         Value::Nil => return Ok(None),
         Value::Array(parts) => parts.try_into(),
@@ -55,7 +55,7 @@ pub(super) fn of_look(answer: Value) -> Result<Option<Seen>, RedisError> {
     Ok(bytes(held)?.map(|value| Seen { pttl, value, at: positive(at) }))
 }
 
-pub(super) fn yes(answer: &Value) -> Result<bool, RedisError> {
+pub(in crate::backend) fn yes(answer: &Value) -> Result<bool, RedisError> {
     match answer {
         Value::Int(number) => Ok(*number == 1),
         other => Err(wrong(std::slice::from_ref(other))),

@@ -24,11 +24,11 @@ use crate::{
 };
 
 /// How long a lock that was handed over is the waiter's before it has said that it is there.
-const PROVISIONAL: Duration = Duration::from_secs(2);
+pub(in crate::backend) const PROVISIONAL: Duration = Duration::from_secs(2);
 /// After how long a waiter asks again though it has heard nothing.
 pub const TICK: Duration = Duration::from_secs(10);
 /// How long a waiter keeps its place without a sign of life.
-const PLACE: Duration = Duration::from_secs(30);
+pub(in crate::backend) const PLACE: Duration = Duration::from_secs(30);
 /// The same as [`TICK`] for the first in line of a foreign format, where nobody tells of a release.
 const POLL: Duration = Duration::from_millis(50);
 
@@ -67,6 +67,7 @@ impl Inner {
         let greeting = Greeting {
             hears: Some((waiters.ear(), channel.clone())),
             inspects: Some(inspects(place.clone(), is_named)),
+            asks_settings: false,
         };
         let replicas =
             (config.replicas > 0).then(|| Replicas::new(&dial, config.replicas, config.call_limit));
@@ -352,7 +353,7 @@ fn flags(config: &Config, is_cluster: bool) -> String {
 }
 
 /// Without the login.
-fn place(servers: &Servers) -> String {
+pub(in crate::backend) fn place(servers: &Servers) -> String {
     let join = |addresses: &[(String, u16)]| {
         addresses.iter().map(|(host, port)| format!("{host}:{port}")).collect::<Vec<_>>().join(",")
     };
@@ -366,6 +367,6 @@ fn place(servers: &Servers) -> String {
     }
 }
 
-fn millis(length: Duration) -> u64 {
+pub(in crate::backend) fn millis(length: Duration) -> u64 {
     u64::try_from(length.as_millis()).unwrap_or(u64::MAX)
 }

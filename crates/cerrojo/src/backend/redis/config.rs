@@ -18,24 +18,24 @@ pub struct Builder(std::result::Result<Config, String>);
 
 /// Everything that a connection and a lock need to know.
 #[derive(Clone, Debug)]
-pub(super) struct Config {
-    pub(super) servers: Servers,
-    pub(super) login: Login,
-    pub(super) db: i64,
-    pub(super) tls: Option<Tls>,
-    pub(super) format: Format,
+pub(in crate::backend) struct Config {
+    pub(in crate::backend) servers: Servers,
+    pub(in crate::backend) login: Login,
+    pub(in crate::backend) db: i64,
+    pub(in crate::backend) tls: Option<Tls>,
+    pub(in crate::backend) format: Format,
     /// What all keys and channels of ours begin with.
-    pub(super) space: String,
-    pub(super) overtakes: bool,
-    pub(super) replicas: usize,
-    pub(super) call_limit: Duration,
+    pub(in crate::backend) space: String,
+    pub(in crate::backend) overtakes: bool,
+    pub(in crate::backend) replicas: usize,
+    pub(in crate::backend) call_limit: Duration,
 }
 
 /// A host and its port.
-pub(super) type Address = (String, u16);
+pub(in crate::backend) type Address = (String, u16);
 
 #[derive(Clone, Debug)]
-pub(super) enum Servers {
+pub(in crate::backend) enum Servers {
     One(Address),
     Socket(PathBuf),
     Sentinels { addresses: Vec<Address>, master: String, login: Login },
@@ -44,9 +44,9 @@ pub(super) enum Servers {
 
 /// A user and a password. Neither is ever shown.
 #[derive(Clone, Default)]
-pub(super) struct Login {
-    pub(super) user: Option<String>,
-    pub(super) password: Option<String>,
+pub(in crate::backend) struct Login {
+    pub(in crate::backend) user: Option<String>,
+    pub(in crate::backend) password: Option<String>,
 }
 
 impl std::fmt::Debug for Login {
@@ -57,9 +57,9 @@ impl std::fmt::Debug for Login {
 
 /// Files in PEM form; without a CA those that the system trusts.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Tls {
-    pub(super) ca: Option<PathBuf>,
-    pub(super) client: Option<(PathBuf, PathBuf)>,
+pub(in crate::backend) struct Tls {
+    pub(in crate::backend) ca: Option<PathBuf>,
+    pub(in crate::backend) client: Option<(PathBuf, PathBuf)>,
 }
 
 /// How a scheme reaches its servers.
@@ -82,7 +82,7 @@ const SCHEMES: [(&str, Way, bool); 7] = [
 ];
 
 impl Builder {
-    pub(super) fn new(url: &str) -> Self {
+    pub(in crate::backend) fn new(url: &str) -> Self {
         Self(parse(url))
     }
 
@@ -162,7 +162,7 @@ fn check(config: Config) -> Result<Config> {
 }
 
 /// The URL itself is not repeated: it may hold a password.
-fn parse(url: &str) -> std::result::Result<Config, String> {
+pub(in crate::backend) fn parse(url: &str) -> std::result::Result<Config, String> {
     let (scheme, rest) = url.split_once(':').ok_or("a URL begins with redis:")?;
     let (_, way, encrypted) =
         SCHEMES.iter().find(|(name, ..)| *name == scheme).ok_or_else(|| {

@@ -46,11 +46,11 @@ enum To {
 
 impl Connection {
     /// Whether it is known to be cut; in a cluster, where the driver mends single connections, never.
-    pub(super) fn has_ended(&self) -> bool {
+    pub(in crate::backend) fn has_ended(&self) -> bool {
         self.ended.load(Ordering::Relaxed)
     }
 
-    pub(super) async fn ask(&mut self, command: &Cmd) -> RedisResult<Value> {
+    pub(in crate::backend) async fn ask(&mut self, command: &Cmd) -> RedisResult<Value> {
         let answer = match &mut self.to {
             To::One(one) => one.req_packed_command(command).await,
             To::Cluster(cluster) => cluster.req_packed_command(command).await,
@@ -59,7 +59,7 @@ impl Connection {
     }
 
     /// The same of the cluster's node at this address.
-    pub(super) async fn ask_node(
+    pub(in crate::backend) async fn ask_node(
         &mut self,
         address: &Address,
         command: &Cmd,
@@ -106,12 +106,15 @@ impl Dial {
         Ok(Self { way, limit: config.call_limit })
     }
 
-    pub(super) fn is_cluster(&self) -> bool {
+    pub(in crate::backend) fn is_cluster(&self) -> bool {
         matches!(self.way, Way::Cluster(_))
     }
 
     /// A connection that hears a channel, if one is given. The caller bounds the time it takes.
-    pub(super) async fn dial(&self, hears: Option<&(Ear, String)>) -> RedisResult<Connection> {
+    pub(in crate::backend) async fn dial(
+        &self,
+        hears: Option<&(Ear, String)>,
+    ) -> RedisResult<Connection> {
         let mut connection = self.connect(hears.map(|(ear, _)| ear)).await?;
         if let Some((_, channel)) = hears {
             connection.subscribe(channel).await?;

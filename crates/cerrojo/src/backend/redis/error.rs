@@ -7,7 +7,7 @@ use redis::ErrorKind as Driver;
 use crate::{Error, ErrorKind, LockName};
 
 #[derive(Debug, thiserror::Error)]
-pub(super) enum RedisError {
+pub(in crate::backend) enum RedisError {
     #[error("{0}")]
     Config(String),
     #[error("cannot read {path}")]
@@ -39,26 +39,36 @@ pub(super) enum RedisError {
     Braces(LockName),
     #[error("it is a replica, which takes no locks: name the master, or let Sentinel do so")]
     Replica,
+    #[error(
+        "it is a node of a cluster: a majority is one of servers that know nothing of each other"
+    )]
+    Shard,
+    #[error("it is the same server as {0}: a majority is one of different servers")]
+    Twin(String),
+    #[error(
+        "it does not say who it is, so that a restart would not be noticed: the user has to be allowed INFO"
+    )]
+    Anonymous,
 }
 
 impl RedisError {
     /// The error that the user sees, naming the server.
-    pub(super) fn at(self, place: &str) -> Error {
+    pub(in crate::backend) fn at(self, place: &str) -> Error {
         Error::new(self.kind(), self.message(place)).with_source(self)
     }
 
     /// The same of the first connection: a replica there was named by mistake, one that is there later is a failover under way.
-    pub(super) fn at_first(self, place: &str) -> Error {
+    pub(in crate::backend) fn at_first(self, place: &str) -> Error {
         let kind = if self.is_replica() { ErrorKind::Invalid } else { self.kind() };
         Error::new(kind, self.message(place)).with_source(self)
     }
 
     /// For what is wrong before there is a server.
-    pub(super) fn plain(self) -> Error {
+    pub(in crate::backend) fn plain(self) -> Error {
         Error::new(self.kind(), format!("redis: {self}{}", self.advice())).with_source(self)
     }
 
-    fn message(&self, place: &str) -> String {
+    pub(in crate::backend) fn message(&self, place: &str) -> String {
         format!("redis at {place}: {self}{}", self.advice())
     }
 
@@ -71,7 +81,7 @@ impl RedisError {
     }
 
     /// Whether the connection is of no further use.
-    pub(super) fn ends_connection(&self) -> bool {
+    pub(in crate::backend) fn ends_connection(&self) -> bool {
         match self {
             // A server that has become a replica: another one is the master now.
             Self::Call(error) => {
@@ -81,9 +91,14 @@ impl RedisError {
         }
     }
 
-    fn kind(&self) -> ErrorKind {
+    pub(in crate::backend) fn kind(&self) -> ErrorKind {
         match self {
-            Self::Config(_) | Self::Pem { .. } | Self::Braces(_) => ErrorKind::Invalid,
+            Self::Config(_)
+            | Self::Pem { .. }
+            | Self::Braces(_)
+            | Self::Shard
+            | Self::Twin(_)
+            | Self::Anonymous => ErrorKind::Invalid,
             Self::Dial(error) => kind_of_dial(error),
             Self::Resting(error) => error.kind(),
             Self::Replica | Self::DialTooSlow(_) | Self::Busy(_) | Self::Replicas { .. } => {

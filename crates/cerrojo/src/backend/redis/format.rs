@@ -30,7 +30,7 @@ pub enum Format {
 
 impl Format {
     /// Every format, by the name that a URL has for it.
-    pub(super) const ALL: [(&str, Self); 6] = [
+    pub(in crate::backend) const ALL: [(&str, Self); 6] = [
         ("cerrojo", Self::Cerrojo),
         ("redlock.net", Self::RedLockNet),
         ("redsync", Self::Redsync),
@@ -40,7 +40,7 @@ impl Format {
     ];
 
     /// Whether other libraries use it.
-    pub(super) fn is_foreign(self) -> bool {
+    pub(in crate::backend) fn is_foreign(self) -> bool {
         self != Self::Cerrojo
     }
 
@@ -53,7 +53,7 @@ impl Format {
     }
 
     /// The owner as the lock's value has it. Always of the same length.
-    pub(super) fn owner(self, owner: OwnerId) -> Vec<u8> {
+    pub(in crate::backend) fn owner(self, owner: OwnerId) -> Vec<u8> {
         let bytes = owner.as_bytes();
         match self {
             Self::Cerrojo | Self::NodeRedlock | Self::RedisPy => owner.to_hex().into_bytes(),
@@ -63,7 +63,7 @@ impl Format {
         }
     }
 
-    pub(super) fn owner_len(self) -> usize {
+    pub(in crate::backend) fn owner_len(self) -> usize {
         self.owner(OwnerId::from_bytes([0; 16])).len()
     }
 
@@ -91,7 +91,7 @@ pub(in crate::backend) struct Keys {
 impl Keys {
     /// A slot is chosen by what stands between the first braces, so the name's own are escaped. That a name has been
     /// escaped is told by the `%` before the braces: no two names have the same keys.
-    pub(super) fn of(format: Format, space: &str, name: &LockName) -> Self {
+    pub(in crate::backend) fn of(format: Format, space: &str, name: &LockName) -> Self {
         if !format.is_foreign() {
             let lock = own_key(space, name.as_str(), "");
             let (line, wants) = ([&lock, ":line"].concat(), [&lock, ":wants"].concat());
@@ -108,7 +108,7 @@ impl Keys {
 }
 
 /// Whether a cluster would choose another slot by these braces than by the whole.
-pub(super) fn has_braces(name: &LockName) -> bool {
+pub(in crate::backend) fn has_braces(name: &LockName) -> bool {
     name.as_str().contains(['{', '}'])
 }
 
@@ -128,7 +128,7 @@ fn unbraced(text: &str) -> Option<String> {
 }
 
 /// The pattern of the keys of all locks, for SCAN.
-pub(super) fn pattern(format: Format, space: &str) -> String {
+pub(in crate::backend) fn pattern(format: Format, space: &str) -> String {
     match format.is_foreign() {
         true => format!("{}*", escape_glob(format.prefix())),
         false => format!("{}:*}}", escape_glob(space)),
@@ -142,7 +142,7 @@ fn escape_glob(text: &str) -> String {
 }
 
 /// The name of the lock with this key.
-pub(super) fn name_of(format: Format, space: &str, key: &str) -> Option<LockName> {
+pub(in crate::backend) fn name_of(format: Format, space: &str, key: &str) -> Option<LockName> {
     let name = match format.is_foreign() {
         true => key.strip_prefix(format.prefix())?.to_owned(),
         false => unbraced(key.strip_prefix(space)?.strip_prefix(':')?)?,
@@ -152,15 +152,15 @@ pub(super) fn name_of(format: Format, space: &str, key: &str) -> Option<LockName
 
 /// What the server says of a lock that is held.
 #[derive(Debug)]
-pub(super) struct Seen {
-    pub(super) pttl: i64,
-    pub(super) value: Vec<u8>,
+pub(in crate::backend) struct Seen {
+    pub(in crate::backend) pttl: i64,
+    pub(in crate::backend) value: Vec<u8>,
     /// The server's time in ms.
-    pub(super) at: u64,
+    pub(in crate::backend) at: u64,
 }
 
 /// The details beside the owner in a value of ours. They are shown, and never used to decide.
-pub(super) fn details(identity: &Identity) -> Vec<u8> {
+pub(in crate::backend) fn details(identity: &Identity) -> Vec<u8> {
     let Identity { host, pid, label } = identity;
     let details = (host, pid, label);
     // Texts and numbers always have a JSON form.
@@ -168,7 +168,11 @@ pub(super) fn details(identity: &Identity) -> Vec<u8> {
 }
 
 /// Who that is; `None` when it is no lock of this format.
-pub(super) fn holder(format: Format, name: &LockName, seen: &Seen) -> Option<HolderInfo> {
+pub(in crate::backend) fn holder(
+    format: Format,
+    name: &LockName,
+    seen: &Seen,
+) -> Option<HolderInfo> {
     if !format.may_have_written(&seen.value) {
         return None;
     }

@@ -32,6 +32,8 @@ pub(in crate::backend) struct Greeting {
     pub(in crate::backend) hears: Option<(Ear, String)>,
     /// Looks at what the server tells of itself, and may refuse it.
     pub(in crate::backend) inspects: Option<Inspects>,
+    /// Whether that is to say if the server syncs.
+    pub(in crate::backend) asks_settings: bool,
 }
 
 pub(in crate::backend) type Inspects = Arc<dyn Fn(&Info) -> Result<(), RedisError> + Send + Sync>;
@@ -69,6 +71,14 @@ impl std::fmt::Debug for Link {
     }
 }
 
+/// None: the user may not ask.
+fn permitted(answer: redis::RedisResult<Value>) -> Result<Option<Value>, RedisError> {
+    match answer {
+        Err(error) if error.code() == Some("NOPERM") => Ok(None),
+        answer => answer.map(Some).map_err(RedisError::Dial),
+    }
+}
+
 impl Link {
     /// `limit` is for connecting, and for calls that set none of their own.
     pub(in crate::backend) fn new(dial: Dial, greeting: Greeting, limit: Duration) -> Arc<Self> {
@@ -77,7 +87,7 @@ impl Link {
         Arc::new(Self { dial, greeting, limit, state, timeouts, dialed })
     }
 
-    pub(super) fn is_cluster(&self) -> bool {
+    pub(in crate::backend) fn is_cluster(&self) -> bool {
         self.dial.is_cluster()
     }
 
@@ -87,7 +97,7 @@ impl Link {
     }
 
     /// What the script answers. After an error it may still run, but before whatever is asked later on this connection.
-    pub(super) async fn run(
+    pub(in crate::backend) async fn run(
         self: &Arc<Self>,
         script: &Script,
         call: &Cmd,
@@ -110,12 +120,15 @@ impl Link {
         .await
     }
 
-    pub(super) async fn ask(self: &Arc<Self>, command: &Cmd) -> Result<Value, RedisError> {
+    pub(in crate::backend) async fn ask(
+        self: &Arc<Self>,
+        command: &Cmd,
+    ) -> Result<Value, RedisError> {
         self.bounded(self.limit, async |connection| connection.ask(command).await).await
     }
 
     /// The same of one node of a cluster.
-    pub(super) async fn ask_node(
+    pub(in crate::backend) async fn ask_node(
         self: &Arc<Self>,
         node: &Address,
         command: &Cmd,
@@ -129,15 +142,21 @@ impl Link {
         work: impl AsyncFnOnce(&mut Connection) -> redis::RedisResult<Value>,
     ) -> Result<Value, RedisError> {
         let end = Instant::now() + limit;
-        let connected = clock::until(end, self.connection()).await;
-        let (mut connection, generation) =
-            connected.unwrap_or(Err(RedisError::DialTooSlow(limit)))?;
+        let (mut connection, generation) = self.connection_within(limit).await?;
         let answer = match clock::until(end, work(&mut connection)).await {
             Ok(answer) => answer.map_err(RedisError::Call),
             Err(clock::Elapsed) => Err(RedisError::NoAnswer(limit)),
         };
         self.note(generation, &answer);
         answer
+    }
+
+    pub(in crate::backend) async fn connection_within(
+        self: &Arc<Self>,
+        limit: Duration,
+    ) -> Result<(Connection, u64), RedisError> {
+        let connected = clock::within(limit, self.connection()).await;
+        connected.unwrap_or(Err(RedisError::DialTooSlow(limit)))
     }
 
     /// The present connection, or a new one. May be dropped at any time: dialing goes on, for the next who asks.
@@ -170,11 +189,13 @@ impl Link {
     /// One dials for all. A server that refuses is not asked at once again by each of a thousand tasks.
     fn start_dialing(self: &Arc<Self>) -> Result<(), RedisError> {
         let mut state = self.write();
+        let failure = state.failure.as_ref();
+        // Who comes while it is tried again does not wait for it.
+        if let Some(failure) = failure.filter(|f| state.is_dialing || Instant::now() < f.until) {
+            return Err(RedisError::Resting(Arc::clone(&failure.error)));
+        }
         if state.is_dialing {
             return Ok(());
-        }
-        if let Some(failure) = state.failure.as_ref().filter(|f| Instant::now() < f.until) {
-            return Err(RedisError::Resting(Arc::clone(&failure.error)));
         }
         state.is_dialing = true;
         let link = Arc::clone(self);
@@ -186,7 +207,7 @@ impl Link {
     }
 
     async fn dial_once(&self) -> Result<Connection, RedisError> {
-        let Greeting { hears, inspects } = &self.greeting;
+        let Greeting { hears, inspects, .. } = &self.greeting;
         let mut connection = self.dial.dial(hears.as_ref()).await.map_err(RedisError::Dial)?;
         if let Some(inspects) = inspects {
             inspects(&self.info(&mut connection).await?)?;
@@ -199,10 +220,15 @@ impl Link {
         if self.is_cluster() {
             return Ok(Info::default());
         }
-        match connection.ask(&redis::cmd("INFO")).await {
-            Err(error) if error.code() == Some("NOPERM") => Ok(Info::default()),
-            answer => answer.map(|info| Info::of(&info)).map_err(RedisError::Dial),
+        let told = permitted(connection.ask(&redis::cmd("INFO")).await)?;
+        let info = told.map(|told| Info::of(&told)).unwrap_or_default();
+        if !self.greeting.asks_settings {
+            return Ok(info);
         }
+        let mut command = redis::cmd("CONFIG");
+        command.arg("GET").arg("append*");
+        let settings = permitted(connection.ask(&command).await)?;
+        Ok(info.with_settings(settings.unwrap_or(Value::Nil)))
     }
 
     fn found(&self, made: Result<Connection, RedisError>) {

@@ -10,7 +10,10 @@ use super::{config::Address, error::RedisError, link::Link};
 const STEP: u32 = 1_000;
 
 /// The keys that match `pattern`, in no order; those that come or go meanwhile may be missing or there.
-pub(super) async fn keys(link: &Arc<Link>, pattern: &str) -> Result<Vec<String>, RedisError> {
+pub(in crate::backend) async fn keys(
+    link: &Arc<Link>,
+    pattern: &str,
+) -> Result<Vec<String>, RedisError> {
     let mut keys = Vec::new();
     for node in nodes(link).await? {
         let mut cursor = 0;

@@ -28,7 +28,7 @@ script!(BREAK, "value", "line", "break");
 script!(HOLDER, "value", "line", "holder");
 
 impl Script {
-    fn new(text: &'static str) -> Self {
+    pub(in crate::backend) fn new(text: &'static str) -> Self {
         Self { text, hash: redis::Script::new(text).get_hash().to_owned() }
     }
 
@@ -40,7 +40,7 @@ impl Script {
     }
 
     /// The same call for a server that does not: after SCRIPT FLUSH, a restart or a failover.
-    pub(super) fn with_text(&self, call: &Cmd) -> Cmd {
+    pub(in crate::backend) fn with_text(&self, call: &Cmd) -> Cmd {
         let mut command = redis::cmd("EVAL");
         command.arg(self.text);
         for argument in call.args_iter().skip(2) {

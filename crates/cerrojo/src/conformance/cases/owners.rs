@@ -140,11 +140,11 @@ pub(super) async fn giving_back_frees_what_an_unknown_acquire_got<H: Harness>(
 async fn ended_and_next<H: Harness>(
     site: &Site<H>,
     backend: &H::Backend,
-) -> Result<(LeaseOf<H>, LeaseOf<H>, OwnerId), Failure> {
+) -> Result<(LeaseOf<H>, LeaseOf<H>), Failure> {
     let ended = granted(backend, &Request::new(job()?, site.short_ttl())).await?;
     let request = Request::new(job()?, site.long_ttl()).with_wait(PATIENCE);
     let next = granted(backend, &request).await?;
-    Ok((ended, next, request.owner()))
+    Ok((ended, next))
 }
 
 /// A lease whose TTL has ended by the store's clock too, and that nobody else has wanted since.
@@ -179,7 +179,7 @@ pub(super) async fn what_has_ended_is_not_held_although_nobody_took_it<H: Harnes
 
 pub(super) async fn renew_never_recreates_what_has_ended<H: Harness>(site: Site<H>) -> Verdict {
     let backend = site.backend().await?;
-    let (mut ended, mut next, _) = ended_and_next(&site, &backend).await?;
+    let (mut ended, mut next) = ended_and_next(&site, &backend).await?;
     next.release().await?;
     let answer = ended.renew().await;
     check!(says_lost(&answer), "renewed what has ended: {answer:?}");
@@ -192,10 +192,10 @@ pub(super) async fn renew_never_recreates_what_has_ended<H: Harness>(site: Site<
 
 pub(super) async fn renew_never_touches_anothers_lease<H: Harness>(site: Site<H>) -> Verdict {
     let backend = site.backend().await?;
-    let (mut ended, mut next, owner) = ended_and_next(&site, &backend).await?;
+    let (mut ended, mut next) = ended_and_next(&site, &backend).await?;
     let answer = ended.renew().await;
     check!(says_lost(&answer), "renewed what has ended: {answer:?}");
-    is_held_by(&backend, owner).await?;
+    is_held_by(&backend, next.owner()).await?;
     next.renew().await?;
     next.release().await?;
     Ok(())
@@ -217,10 +217,10 @@ pub(super) async fn renew_sets_the_ttl_anew<H: Harness>(site: Site<H>) -> Verdic
 
 pub(super) async fn release_never_frees_anothers_lease<H: Harness>(site: Site<H>) -> Verdict {
     let backend = site.backend().await?;
-    let (mut ended, mut next, owner) = ended_and_next(&site, &backend).await?;
+    let (mut ended, mut next) = ended_and_next(&site, &backend).await?;
     let answer = ended.release().await;
     check!(says_lost(&answer), "released what has ended: {answer:?}");
-    is_held_by(&backend, owner).await?;
+    is_held_by(&backend, next.owner()).await?;
     let refused = backend.acquire(&Request::new(job()?, site.long_ttl())).await?;
     check!(matches!(refused, Acquired::Refused(_)), "another's lease was freed");
     next.release().await?;

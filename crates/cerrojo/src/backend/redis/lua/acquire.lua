@@ -47,19 +47,9 @@ end
 local function wait_in_line(at, pttl)
   -- One that is stopped would leave it to nobody to see a foreign release.
   if is_foreign then first(at) end
-  local is_new = not redis.call('ZSCORE', line, owner)
-  if is_new then
-    local last = redis.call('ZRANGE', line, -1, -1, 'WITHSCORES')[2]
-    redis.call('ZADD', line, whole((last or 0) + 1), owner)
-  end
-  local again = ask_again_in(at, is_new, pttl)
-  keep({
-    owner = owner, lease_end = at + lease, wake = at + again, ttl = tonumber(ttl),
-    channel = channel, details = details
-  })
-  for _, key in ipairs({line, wants}) do
-    if redis.call('PTTL', key) < lease then redis.call('PEXPIRE', key, whole(lease)) end
-  end
+  local again = ask_again_in(at, join(owner), pttl)
+  local want = {owner = owner, wake = at + again, ttl = tonumber(ttl), channel = channel, details = details}
+  keep_until(want, at, lease)
   return again
 end
 

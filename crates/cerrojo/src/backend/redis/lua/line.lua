@@ -54,6 +54,22 @@ local function keep(want)
   redis.call('HSET', wants, want.owner, record)
 end
 
+-- Whether it is new in the line: who stands there already keeps its place.
+local function join(who)
+  if redis.call('ZSCORE', line, who) then return false end
+  local last = redis.call('ZRANGE', line, -1, -1, 'WITHSCORES')[2]
+  redis.call('ZADD', line, whole((last or 0) + 1), who)
+  return true
+end
+
+local function keep_until(want, at, lease)
+  want.lease_end = at + lease
+  keep(want)
+  for _, key in ipairs({line, wants}) do
+    if redis.call('PTTL', key) < lease then redis.call('PEXPIRE', key, whole(lease)) end
+  end
+end
+
 -- The first one of a foreign format has to be quick: nobody else looks as often.
 local function is_alive(want, at)
   return want.lease_end > at and not (is_foreign and want.wake + provisional <= at)

@@ -1,0 +1,116 @@
+//! One node: a server of the `redis` backend, asked for its vote alone.
+
+use std::{sync::Arc, time::Duration};
+
+use redis::{Cmd, Value};
+
+use super::{
+    super::redis::{
+        answer::{self, Answer, Refusal},
+        error::RedisError,
+        format::Seen,
+        link::Link,
+        scan,
+        script::{self as single, Script},
+    },
+    quarantine::Register,
+    script,
+};
+use crate::clock::Instant;
+
+/// A connection to one node, and its number among them.
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    pub(super) place: Arc<str>,
+    pub(super) link: Arc<Link>,
+    number: usize,
+    register: Arc<Register>,
+}
+
+/// How a node votes on an acquisition.
+#[derive(Debug)]
+pub(super) enum Vote {
+    Acquired,
+    Conflicted(Seen),
+    Failed(Reason),
+}
+
+/// Why a node did not vote.
+#[derive(Debug)]
+pub(super) enum Reason {
+    Error(RedisError),
+    QuarantinedUntil(Instant),
+}
+
+impl Node {
+    pub(super) fn new(
+        place: String,
+        link: Arc<Link>,
+        number: usize,
+        register: &Arc<Register>,
+    ) -> Self {
+        Self { place: place.into(), link, number, register: Arc::clone(register) }
+    }
+
+    /// A node in quarantine is not asked.
+    pub(super) async fn acquire(&self, limit: Duration, call: &Cmd) -> Vote {
+        // What may have to be connected again may have been restarted: that comes first.
+        if let Err(error) = self.link.connection_within(limit).await {
+            return Vote::Failed(Reason::Error(error));
+        }
+        if let Some(until) = self.register.quarantined_until(self.number) {
+            return Vote::Failed(Reason::QuarantinedUntil(until));
+        }
+        let answer = self.link.run_within(limit, &script::ACQUIRE, call).await;
+        match answer.and_then(answer::of_acquire) {
+            Ok(Answer::Granted) => Vote::Acquired,
+            Ok(Answer::Refused(Refusal { seen: Some(seen), .. })) => Vote::Conflicted(seen),
+            Ok(Answer::Refused(_)) => {
+                Vote::Failed(Reason::Error(RedisError::Answer("refused by nobody".to_owned())))
+            }
+            Err(error) => Vote::Failed(Reason::Error(error)),
+        }
+    }
+
+    /// Gives the lock back to one whose lease goes on; in quarantine too. True: the owner has it here.
+    pub(super) async fn put_back(&self, limit: Duration, call: &Cmd) -> Result<bool, RedisError> {
+        let answer = self.link.run_within(limit, &script::ACQUIRE, call).await?;
+        answer::of_acquire(answer).map(|answer| matches!(answer, Answer::Granted))
+    }
+
+    pub(super) async fn renew(&self, limit: Duration, call: &Cmd) -> Result<bool, RedisError> {
+        self.yes(limit, &single::RENEW, call).await
+    }
+
+    pub(super) async fn release(&self, limit: Duration, call: &Cmd) -> Result<bool, RedisError> {
+        self.yes(limit, &script::RELEASE, call).await
+    }
+
+    pub(super) async fn look(
+        &self,
+        limit: Duration,
+        script: &Script,
+        call: &Cmd,
+    ) -> Result<Option<Seen>, RedisError> {
+        answer::of_look(self.link.run_within(limit, script, call).await?)
+    }
+
+    pub(super) async fn names(&self, pattern: &str) -> Result<Vec<String>, RedisError> {
+        scan::keys(&self.link, pattern).await
+    }
+
+    /// The node's wall clock, and between which instants of ours it was read.
+    pub(super) async fn time(&self) -> Result<(Duration, Instant, Instant), RedisError> {
+        let before = Instant::now();
+        let answer = self.link.ask(&redis::cmd("TIME")).await?;
+        let after = Instant::now();
+        let time: Result<(u64, u64), _> = redis::FromRedisValue::from_redis_value(answer);
+        let (seconds, micros) = time.map_err(|error| RedisError::Answer(error.to_string()))?;
+        Ok((Duration::from_secs(seconds) + Duration::from_micros(micros), before, after))
+    }
+
+    async fn yes(&self, limit: Duration, script: &Script, call: &Cmd) -> Result<bool, RedisError> {
+        let answer: Value = self.link.run_within(limit, script, call).await?;
+        answer::yes(&answer)
+    }
+}
