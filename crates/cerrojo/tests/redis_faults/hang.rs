@@ -7,8 +7,8 @@ use cerrojo_testbed::{Direction, Proxy};
 use libtest_mimic::Trial;
 
 use crate::site::{
-    LONG, Locks, Outcome, Site, connect, eventually, goes_on, is_lost, kind, millis, trial, ttl,
-    works,
+    LONG, Locks, Outcome, Site, bounded, connect, eventually, goes_on, is_lost, kind, millis,
+    runtime, trial, ttl, works,
 };
 
 /// The limit of a call in these trials.
@@ -26,6 +26,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("a_server_a_little_faster_than_the_limit_serves_all", just_in_time),
         trial("connections_stay_one_over_many_cycles_and_faults", constant_connections),
         trial("waiters_outlive_a_server_that_hangs", hung_waiters),
+        Trial::test("a_store_outlives_the_runtime_that_was_dialing", dead_runtime),
         trial("a_connection_that_went_silent_is_replaced_before_the_lock_is_lost", silent_holder),
         trial("a_waiter_whose_connection_went_silent_enters_by_another", silent_waiter),
     ]
@@ -242,4 +243,21 @@ async fn silent_waiter() -> Outcome {
     way.go_silent()?;
     holder.release().await?;
     Ok(waiting.await??.release().await?)
+}
+
+/// What dials belongs to a runtime, and may go with it.
+fn dead_runtime() -> Outcome {
+    let site = Site::start()?;
+    let first = runtime();
+    let locks = first.block_on(locks_of(&site))?;
+    site.proxy.cut()?;
+    site.proxy.hold(Direction::ToClient)?;
+    let before = site.proxy.counts()?.connections_seen;
+    let asking = locks.clone();
+    let asking = first.spawn(async move { asking.acquire("a").wait(LONG).await });
+    site.proxy.await_counts(LONG, move |counts| counts.connections_seen > before)?;
+    first.shutdown_background();
+    drop(asking);
+    site.proxy.heal()?;
+    runtime().block_on(bounded(works(&locks, "b")))
 }

@@ -65,6 +65,16 @@ struct Failure {
     until: Instant,
 }
 
+/// Whoever dials for all: when it has gone with its runtime, others may.
+struct Dialing(Arc<Link>);
+
+impl Drop for Dialing {
+    fn drop(&mut self) {
+        self.0.write().is_dialing = false;
+        self.0.dialed.send_modify(|dialed| *dialed += 1);
+    }
+}
+
 impl std::fmt::Debug for Link {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Link").field("limit", &self.limit).finish_non_exhaustive()
@@ -198,8 +208,10 @@ impl Link {
             return Ok(());
         }
         state.is_dialing = true;
-        let link = Arc::clone(self);
+        drop(state);
+        let dialing = Dialing(Arc::clone(self));
         tokio::spawn(async move {
+            let link = &dialing.0;
             let made = clock::within(link.limit, link.dial_once()).await;
             link.found(made.unwrap_or(Err(RedisError::DialTooSlow(link.limit))));
         });
@@ -233,7 +245,6 @@ impl Link {
 
     fn found(&self, made: Result<Connection, RedisError>) {
         let mut state = self.write();
-        state.is_dialing = false;
         match made {
             Ok(connection) => {
                 let generation = state.generation + 1;
@@ -247,8 +258,6 @@ impl Link {
                 state.failure = Some(Failure { error: Arc::new(error), rest, until });
             }
         }
-        drop(state);
-        self.dialed.send_modify(|dialed| *dialed += 1);
     }
 
     /// Gives the connection up when it is of no further use. In a cluster the driver mends those to single nodes.
