@@ -327,9 +327,8 @@ impl Inner {
         spent.push_front(owner);
     }
 
-    fn check(&self, request: &Request) -> Result<()> {
-        let (ttl, max) = (request.ttl(), self.settings.ttl_max);
-        let drift = Drift::default().of(ttl);
+    fn check(&self, ttl: Ttl) -> Result<()> {
+        let (max, drift) = (self.settings.ttl_max, Drift::default().of(ttl));
         let why = if ttl > max {
             format!(
                 "a TTL of {ttl:?} is more than `ttl_max` ({max:?}): a node that was restarted would vote too early"
@@ -477,7 +476,7 @@ impl Backend for Redlock {
     }
 
     async fn acquire(&self, request: &Request) -> Result<Acquired<RedlockLease>> {
-        self.inner.check(request)?;
+        self.inner.check(request.ttl())?;
         self.rounds(request).await
     }
 
@@ -490,6 +489,7 @@ impl Backend for Redlock {
     }
 
     async fn resume(&self, name: &LockName, owner: OwnerId, ttl: Ttl) -> Result<RedlockLease> {
+        self.inner.check(ttl)?;
         let (counted_from, identity) = (Instant::now(), Arc::<Identity>::default());
         match self.inner.renew(&Claim { name, owner, ttl, identity: &identity }).await? {
             false => Err(not_held(name)),

@@ -90,14 +90,16 @@ impl Register {
 
     /// How long a node that looks like this has no vote yet.
     fn grace_of(&self, known: Option<&Known>, identity: &Identity, info: &Info) -> Duration {
-        if info.syncs() {
-            return Duration::ZERO;
-        }
         match known.and_then(|known| known.identity.as_ref()) {
             Some(before) if before == identity => Duration::ZERO,
+            // What had not reached a promoted replica is not on its disk either.
+            Some(before) if info.syncs() && before.former_history == identity.former_history => {
+                Duration::ZERO
+            }
             // Counted on our clock: the node's own uptime goes by its wall clock.
             Some(_) => self.grace,
             None if identity.former_history.is_some() => self.grace,
+            None if info.syncs() => Duration::ZERO,
             None => self.grace.saturating_sub(info.uptime().unwrap_or_default()),
         }
     }
@@ -174,6 +176,17 @@ mod tests {
         register.inspects(0)(&syncing(info("x", 0, ""))).unwrap();
         register.inspects(0)(&syncing(info("y", 0, ""))).unwrap();
         assert_eq!(register.quarantined_until(0), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_promoted_replica_that_syncs_may_lack_what_had_not_reached_it() {
+        let register = register();
+        let promoted = || syncing(info("x", 1_000, "master_replid2:0f0f\r\n"));
+        register.inspects(0)(&promoted()).unwrap();
+        assert_eq!(rest(&register, 0), 60);
+        register.inspects(1)(&syncing(info("y", 1_000, ""))).unwrap();
+        register.inspects(1)(&syncing(info("y", 1_000, "master_replid2:0f0f\r\n"))).unwrap();
+        assert_eq!(rest(&register, 1), 60);
     }
 
     #[test]
