@@ -63,6 +63,7 @@ fn all() -> Vec<Trial> {
         news::waiters_that_are_cut_all_enter,
         news::waiters_of_a_server_restarted_empty_all_enter,
         ends::a_waiter_that_gives_up_leaves_nothing,
+        ends::who_leaves_a_free_lock_passes_it_on,
         ends::a_leave_that_is_lost_ends_by_its_lease,
         ends::a_waiter_cancelled_at_the_hand_over_passes_the_lock_on,
         costs::two_hundred_waiters_ask_seldom,

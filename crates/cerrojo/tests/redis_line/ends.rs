@@ -28,6 +28,23 @@ pub(crate) async fn a_waiter_that_gives_up_leaves_nothing(site: Site) -> Outcome
     Ok(())
 }
 
+/// A lock whose key was deleted by hand, before anybody has noticed.
+pub(crate) async fn who_leaves_a_free_lock_passes_it_on(site: Site) -> Outcome {
+    site.hold_silently(60_000)?;
+    let gone = Waiter::start(&site.locks().await?, ttl(30_000));
+    site.until_waiting(1).await?;
+    let next = Waiter::start(&site.locks().await?, ttl(30_000));
+    site.until_waiting(2).await?;
+    site.until_at_rest().await?;
+    site.ask(&["DEL", LOCK])?;
+    let before = Instant::now();
+    gone.abort();
+    let (_, entered) = next.entered().await?;
+    let delay = entered.since(before);
+    assert!(delay < PROVISIONAL, "{delay:?}");
+    Ok(())
+}
+
 pub(crate) async fn a_leave_that_is_lost_ends_by_its_lease(site: Site) -> Outcome {
     let proxy = Proxy::start(site.server.port())?;
     let locks = open(&format!("redis://{}", proxy.address())).await?;

@@ -205,6 +205,11 @@ async fn stopped(site: Site, form: Form) -> Outcome {
     child.0.freeze()?;
     let start = Instant::now();
     guard.release().await?;
+    assert_eq!(
+        site.number(&["EXISTS", &form.key()])?,
+        0,
+        "a client that polls would not see it free"
+    );
     let (guard, entered) = second.entered().await?;
     let delay = entered.since(start);
     assert!(delay < PROVISIONAL + Duration::from_secs(3), "{delay:?}");

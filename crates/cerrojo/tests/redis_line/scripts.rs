@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use cerrojo::{
-    Break, ErrorKind, LockName, OwnerId, Result,
+    Break, ErrorKind, Instant, LockName, OwnerId, Result,
     backend::redis::{Redis, RedisLease},
     spi::{Acquired, Backend, Inspect, Lease, Request},
 };
 
-use crate::site::{LINE, LOCK, NAME, Outcome, Site, WANTS, Waiter, ttl};
+use crate::site::{LINE, LOCK, NAME, Outcome, PROVISIONAL, Site, WANTS, Waiter, ttl};
 
 fn name() -> LockName {
     NAME.parse().unwrap()
@@ -72,8 +72,11 @@ pub(crate) async fn a_break_now_hands_over_to_the_first_waiter(site: Site) -> Ou
     site.until_waiting(1).await?;
     let second = Waiter::start(&site.locks().await?, ttl(30_000));
     site.until_waiting(2).await?;
+    site.until_at_rest().await?;
+    let before = Instant::now();
     store.break_lock(&name(), Break::Now).await?.ok_or("nobody held it")?;
-    let (guard, _) = first.entered().await?;
+    let (guard, entered) = first.entered().await?;
+    assert!(entered.since(before) < PROVISIONAL, "{:?}", entered.since(before));
     assert!(second.is_waiting(), "two at once");
     let value = site.ask(&["GET", LOCK])?.to_string();
     assert!(value.starts_with(&guard.owner().to_hex()), "{value}");

@@ -45,7 +45,7 @@ pub(crate) async fn a_grant_handed_over_after_3_ttls_is_never_valid_beyond_the_s
     assert!(waiter.is_waiting(), "entered while it was held");
     guard.release().await?;
     let (guard, _) = waiter.entered().await?;
-    assert!(guard.remaining() > ttl.get() * 2 / 5, "{:?}", guard.remaining());
+    assert!(guard.remaining() > ttl.get() / 5, "{:?}", guard.remaining());
     check(&site, &guard).await?;
     Ok(guard.release().await?)
 }
@@ -61,7 +61,7 @@ pub(crate) async fn a_late_push_is_never_valid_beyond_the_servers_expiry(site: S
     clock::sleep(ttl.get() * 3 / 4).await;
     proxy.heal()?;
     let (guard, _) = waiter.entered().await?;
-    assert!(guard.remaining() > ttl.get() * 2 / 5, "{:?}", guard.remaining());
+    assert!(guard.remaining() > ttl.get() / 5, "{:?}", guard.remaining());
     check(&site, &guard).await?;
     Ok(guard.release().await?)
 }
@@ -91,7 +91,7 @@ pub(crate) async fn a_push_held_for_2_ttls_gives_a_fresh_and_exclusive_guard(
             other.release().await?;
         }
         let (guard, _) = soon("the late one", waiter.entered()).await??;
-        assert!(guard.remaining() > ttl.get() * 2 / 5, "{:?}", guard.remaining());
+        assert!(guard.remaining() > ttl.get() / 5, "{:?}", guard.remaining());
         let value = site.ask(&["GET", LOCK])?.to_string();
         assert!(value.starts_with(&guard.owner().to_hex()), "the server says {value}");
         guard.release().await?;

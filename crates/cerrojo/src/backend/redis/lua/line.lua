@@ -128,7 +128,6 @@ local function call_first(at)
     if tell(want, 'free', 0) then
       want.wake = math.min(want.wake, at)
       keep(want)
-      warn(at, provisional, LOOKOUTS + 1)
       return true
     end
     leave(want.owner)
