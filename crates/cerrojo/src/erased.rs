@@ -43,6 +43,7 @@ trait DynLease<T: Token>: Debug + Send + 'static {
     fn grant(&self) -> T::Grant;
     fn counted_from(&self) -> Instant;
     fn ttl(&self) -> Ttl;
+    fn is_provisional(&self) -> bool;
     fn renew(&mut self) -> BoxFuture<'_, Result<()>>;
     fn release(&mut self) -> BoxFuture<'_, Result<()>>;
     fn ended(&mut self) -> BoxFuture<'_, ()>;
@@ -138,6 +139,10 @@ impl<T: Token, L: Lease<Token = T>> DynLease<T> for L {
         Lease::ttl(self)
     }
 
+    fn is_provisional(&self) -> bool {
+        Lease::is_provisional(self)
+    }
+
     fn renew(&mut self) -> BoxFuture<'_, Result<()>> {
         Box::pin(Lease::renew(self))
     }
@@ -206,6 +211,10 @@ impl<T: Token> Lease for ErasedLease<T> {
 
     fn ttl(&self) -> Ttl {
         self.0.ttl()
+    }
+
+    fn is_provisional(&self) -> bool {
+        self.0.is_provisional()
     }
 
     async fn renew(&mut self) -> Result<()> {

@@ -314,7 +314,10 @@ impl<L: Lease> Keeper<L> {
     /// Renews until the guard asks for release or the lease is lost.
     async fn watch_over(&mut self, asked: &mut oneshot::Receiver<Farewell>) -> End {
         let mut backoff = Backoff::default();
-        let mut next = self.validity().renew_at(self.options.tick);
+        let mut next = match self.lease.is_provisional() {
+            true => self.granted_at,
+            false => self.validity().renew_at(self.options.tick),
+        };
         loop {
             match self.next_event(asked, next).await {
                 Event::Asked(farewell) => return self.asked(farewell),

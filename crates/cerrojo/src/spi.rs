@@ -343,6 +343,12 @@ pub trait Lease: Debug + Send + 'static {
     /// The TTL that the store granted, not the one asked for.
     fn ttl(&self) -> Ttl;
 
+    /// Whether the present TTL is a short one, to begin with: a grant that another client's release handed over. The first
+    /// renewal sets the whole, and is sent at once.
+    fn is_provisional(&self) -> bool {
+        false
+    }
+
     /// Sets the TTL anew, if the lease is still this owner's.
     ///
     /// # Errors

@@ -308,6 +308,10 @@ impl<L: Lease> Lease for FaultyLease<L> {
         self.inner.ttl()
     }
 
+    fn is_provisional(&self) -> bool {
+        self.inner.is_provisional()
+    }
+
     async fn renew(&mut self) -> Result<()> {
         let fault = self.faults.called(Call::Renew, self.owner);
         self.faults.pass(fault, self.inner.renew(), drop).await

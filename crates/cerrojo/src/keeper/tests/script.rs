@@ -53,13 +53,20 @@ struct Lines {
 pub(super) struct Script {
     lines: Arc<Mutex<Lines>>,
     pub(super) ttl: Ttl,
+    /// The TTL until the first renewal, where that is another one.
+    pub(super) provisional: Option<Ttl>,
     pub(super) session: CancellationToken,
 }
 
 impl Script {
     /// A store that grants leases of 30 s and lets everything work.
     pub(super) fn new() -> Self {
-        Self { lines: Arc::default(), ttl: Ttl::default(), session: CancellationToken::new() }
+        Self {
+            lines: Arc::default(),
+            ttl: Ttl::default(),
+            provisional: None,
+            session: CancellationToken::new(),
+        }
     }
 
     /// The next calls are answered like this, and those after them as the last one.
@@ -160,6 +167,7 @@ pub(super) struct ScriptedLease {
     pub(super) script: Script,
     pub(super) owner: OwnerId,
     pub(super) counted_from: Instant,
+    pub(super) provisional: Option<Ttl>,
 }
 
 impl Backend for Scripted {
@@ -177,7 +185,9 @@ impl Backend for Scripted {
         };
         match answer {
             Ok(counted_from) => {
-                Ok(Acquired::Granted(ScriptedLease { script, owner, counted_from }))
+                let provisional = script.provisional;
+                let lease = ScriptedLease { script, owner, counted_from, provisional };
+                Ok(Acquired::Granted(lease))
             }
             Err(error) if error.kind() == ErrorKind::Contended => {
                 Ok(Acquired::Refused(Refusal::by(Some(HolderInfo::new(name(), &owner)))))
@@ -192,7 +202,7 @@ impl Backend for Scripted {
 
     async fn resume(&self, _: &LockName, owner: OwnerId, _: Ttl) -> Result<ScriptedLease> {
         let counted_from = self.0.answer(Call::Resume, owner).await?;
-        Ok(ScriptedLease { script: self.0.clone(), owner, counted_from })
+        Ok(ScriptedLease { script: self.0.clone(), owner, counted_from, provisional: None })
     }
 }
 
@@ -228,11 +238,16 @@ impl Lease for ScriptedLease {
     }
 
     fn ttl(&self) -> Ttl {
-        self.script.ttl
+        self.provisional.unwrap_or(self.script.ttl)
+    }
+
+    fn is_provisional(&self) -> bool {
+        self.provisional.is_some()
     }
 
     async fn renew(&mut self) -> Result<()> {
         self.counted_from = self.script.answer(Call::Renew, self.owner).await?;
+        self.provisional = None;
         Ok(())
     }
 

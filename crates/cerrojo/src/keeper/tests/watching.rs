@@ -10,7 +10,7 @@ use super::{
     },
 };
 use crate::{
-    Drift, ErrorKind, LeaseState, OwnerId,
+    Drift, ErrorKind, LeaseState, OwnerId, Ttl,
     clock::{self, Instant},
     spi::CALL_LIMIT,
     status::Published,
@@ -162,7 +162,7 @@ async fn lost_is_final() {
 /// A keeper that nobody runs, of a lease that began now.
 fn idle_keeper(script: &Script) -> Keeper<ScriptedLease> {
     let (owner, counted_from) = (OwnerId::random(), Instant::now());
-    let lease = ScriptedLease { script: script.clone(), owner, counted_from };
+    let lease = ScriptedLease { script: script.clone(), owner, counted_from, provisional: None };
     let valid_until = counted_from + VALIDITY;
     Keeper {
         lease,
@@ -228,4 +228,35 @@ fn backoff_grows_from_a_thirtieth_to_a_sixth_and_never_beyond_five_seconds() {
         }
         assert!(backoff.next(ttl) >= most / 2);
     }
+}
+
+/// A store whose grants are of 2 s until they are renewed.
+fn handing_over() -> Script {
+    Script { provisional: Some(Ttl::secs(2).unwrap()), ..Script::new() }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provisional_grant_is_handed_out_and_renewed_at_once() {
+    let script = handing_over();
+    let start = Instant::now();
+    let (guard, _keeper) = script.hold().await;
+    assert_eq!(script.count(Call::Renew), 0);
+    assert!(guard.remaining() <= secs(2));
+    clock::sleep(TIMER).await;
+    assert_eq!(script.count(Call::Renew), 1);
+    assert!(guard.valid_until().unwrap() >= start + VALIDITY);
+    clock::sleep(secs(9)).await;
+    assert_eq!(script.count(Call::Renew), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provisional_grant_that_cannot_be_renewed_ends_with_its_own_ttl() {
+    let script = handing_over();
+    script.plan(Call::Renew, [Hangs]);
+    let start = Instant::now();
+    let (guard, _keeper) = script.hold().await;
+    guard.lost().await;
+    let lost = Instant::now().since(start);
+    assert!(lost <= secs(2), "{lost:?}");
+    assert!(lost >= millis(1_900), "{lost:?}");
 }
