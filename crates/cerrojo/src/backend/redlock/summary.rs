@@ -7,6 +7,27 @@ use crate::clock::Instant;
 /// Why a request was not granted; the source of the error that says so.
 ///
 /// RedLock.NET's `RedLockStatus` and `RedLockInstanceSummary` in one, with each failure's text.
+///
+/// ```no_run
+/// use std::error::Error;
+///
+/// use cerrojo::{Locker, backend::redlock::{Redlock, Summary}};
+///
+/// # async fn example() -> cerrojo::Result<()> {
+/// let nodes = ["redis://a.example", "redis://b.example", "redis://c.example"];
+/// let locks = Locker::new(Redlock::builder(nodes).connect().await?);
+/// if let Err(error) = locks.try_acquire("nightly-report").await {
+///     let summary = error.source().and_then(|source| source.downcast_ref::<Summary>());
+///     if let Some(Summary { status, acquired, conflicted, failures, .. }) = summary {
+///         println!("{status:?}: {acquired} acquired, {conflicted} conflicted");
+///         for failure in failures {
+///             println!("{}: {}", failure.node, failure.why);
+///         }
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
