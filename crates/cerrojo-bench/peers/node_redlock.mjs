@@ -1,5 +1,8 @@
 // Takes turns with the lock of node-redlock, as it comes, but without a limit to its tries.
 //
+// Of several servers each call tries once, and the pauses between, as long as the library's own, are made here: a call that
+// tries again keeps what the try before has taken, and would find itself in the way until the TTL.
+//
 // The protocol is that of `cerrojo_bench::fleet`: `ready` is printed, a line on standard input starts the turns, they end
 // with the standard input or after `--rounds`, and then all of them are printed as one line of JSON.
 
@@ -11,18 +14,19 @@ import { parseArgs } from "node:util";
 // Unlike `import`, `require` looks into NODE_PATH.
 const require = createRequire(import.meta.url);
 const { Redis } = require("ioredis");
-const { default: Redlock } = require("redlock");
+const { default: Redlock, ExecutionError } = require("redlock");
 
 const job = parsed();
-const client = new Redis({ host: "127.0.0.1", port: job.redis });
-const locks = new Redlock([client], { retryCount: -1 });
+const clients = job.nodes.split(",").map(connect);
+const counter = job.counter && connect(job["counter-at"]);
+const locks = new Redlock(clients, { retryCount: clients.length > 1 || job.tries ? 0 : -1 });
 // Each try in vain is an event; without a listener it would end the program.
 locks.on("error", () => {});
 
 let over = false;
 const stopped = new AbortController();
 
-await client.ping();
+await Promise.all(clients.map((client) => client.ping()));
 const input = createInterface({ input: process.stdin });
 console.log("ready");
 await new Promise((start) => input.once("line", start).once("close", start));
@@ -33,15 +37,21 @@ const turns = await Promise.all(tasks);
 await new Promise((written) => process.stdout.write(`${JSON.stringify(turns.flat())}\n`, written));
 input.removeListener("close", stop);
 input.close();
-await client.quit();
+// A server that hangs is not waited for.
+await Promise.race([Promise.all(clients.map((client) => client.quit())), sleep(500)]);
 process.exit(0);
+
+function connect(port) {
+  return new Redis({ host: "127.0.0.1", port: Number(port) });
+}
 
 function parsed() {
   const text = { type: "string" };
-  const names = ["redis", "rounds", "tasks", "hold", "between", "ttl", "name", "id", "counter"];
+  const numbers = { rounds: 1, tasks: 1, hold: 0, between: 0, ttl: 30_000 };
+  const names = ["nodes", "name", "id", "counter", "counter-at", ...Object.keys(numbers)];
   const options = Object.fromEntries(names.map((name) => [name, text]));
-  const { values } = parseArgs({ options: { ...options, "own-names": { type: "boolean" } } });
-  const numbers = { redis: 0, rounds: 1, tasks: 1, hold: 0, between: 0, ttl: 30_000 };
+  const flags = { "own-names": { type: "boolean" }, tries: { type: "boolean" } };
+  const { values } = parseArgs({ options: { ...options, ...flags } });
   for (const [name, otherwise] of Object.entries(numbers)) {
     numbers[name] = Number(values[name] ?? otherwise);
   }
@@ -58,7 +68,11 @@ async function takeTurns(task) {
   const turns = [];
   while (!over && turns.length < job.rounds) {
     const asked = now();
-    const lock = await locks.acquire([name], job.ttl);
+    const lock = await take(name);
+    if (!lock) {
+      turns.push([task, asked, 0, now()]);
+      continue;
+    }
     const acquired = now();
     await work();
     turns.push([task, asked, acquired, now()]);
@@ -71,15 +85,33 @@ async function takeTurns(task) {
   return turns;
 }
 
+// Null: a try that was refused.
+async function take(name) {
+  while (true) {
+    const lock = await locks.acquire([name], job.ttl).catch(refused);
+    if (lock || job.tries) {
+      return lock;
+    }
+    await sleep(100 + 200 * Math.random());
+  }
+}
+
+function refused(error) {
+  if (error instanceof ExecutionError) {
+    return null;
+  }
+  throw error;
+}
+
 // Reads, adds and writes as carelessly as it can: only the lock around it makes it right.
 async function work() {
-  const before = job.counter ? Number((await client.get(job.counter)) ?? 0) : 0;
+  const before = counter ? Number((await counter.get(job.counter)) ?? 0) : 0;
   if (job.hold) {
     await sleep(job.hold);
   }
-  if (job.counter) {
-    await client.set(job.counter, before + 1);
-    await client.rpush(`${job.counter}/order`, job.id);
+  if (counter) {
+    await counter.set(job.counter, before + 1);
+    await counter.rpush(`${job.counter}/order`, job.id);
   }
 }
 

@@ -16,20 +16,20 @@ import redis
 def run(take):
     """Takes turns; `take(client, name, ttl_ms)` waits for a lock and answers how to release it."""
     job = parsed()
-    # No time limit on the socket: a lock that blocks in the server may wait for long.
-    client = redis.Redis(host="127.0.0.1", port=job.redis, socket_timeout=None)
-    client.ping()
+    client = connected(job.nodes)
+    counter = connected(job.counter_at) if job.counter else None
     print("ready", flush=True)
     sys.stdin.readline()
     over = threading.Event()
     threading.Thread(target=tell_end, args=(over,), daemon=True).start()
-    turns = in_threads(job, lambda task: take_turns(client, take, job, task, over))
+    turns = in_threads(job, lambda task: take_turns(client, counter, take, job, task, over))
     print(json.dumps(turns), flush=True)
 
 
 def parsed():
     parser = argparse.ArgumentParser()
-    for option in ("--redis", "--rounds", "--tasks"):
+    # These libraries know one server only.
+    for option in ("--nodes", "--counter-at", "--rounds", "--tasks"):
         parser.add_argument(option, type=int, default=1)
     for option in ("--hold", "--between"):
         parser.add_argument(option, type=float, default=0, help="milliseconds")
@@ -38,6 +38,13 @@ def parsed():
         parser.add_argument(option, default="")
     parser.add_argument("--own-names", action="store_true")
     return parser.parse_args()
+
+
+def connected(port):
+    # No time limit on the socket: a lock that blocks in the server may wait for long.
+    client = redis.Redis(host="127.0.0.1", port=port, socket_timeout=None)
+    client.ping()
+    return client
 
 
 def tell_end(over):
@@ -65,14 +72,14 @@ def in_threads(job, work):
     return turns
 
 
-def take_turns(client, take, job, task, over):
+def take_turns(client, counter, take, job, task, over):
     name = f"{job.name}/{task}" if job.own_names else job.name
     turns = []
     while not over.is_set() and len(turns) < job.rounds:
         asked = time.monotonic_ns()
         release = take(client, name, job.ttl)
         acquired = time.monotonic_ns()
-        work(client, job)
+        work(counter, job)
         turns.append([task, asked, acquired, time.monotonic_ns()])
         release()
         if job.between:
@@ -80,11 +87,11 @@ def take_turns(client, take, job, task, over):
     return turns
 
 
-def work(client, job):
+def work(counter, job):
     """Reads, adds and writes as carelessly as it can: only the lock around it makes it right."""
-    before = int(client.get(job.counter) or 0) if job.counter else 0
+    before = int(counter.get(job.counter) or 0) if counter else 0
     if job.hold:
         time.sleep(job.hold / 1000)
-    if job.counter:
-        client.set(job.counter, before + 1)
-        client.rpush(f"{job.counter}/order", job.id)
+    if counter:
+        counter.set(job.counter, before + 1)
+        counter.rpush(f"{job.counter}/order", job.id)

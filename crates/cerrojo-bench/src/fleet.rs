@@ -1,9 +1,10 @@
-//! Several processes that take turns on locks of one Redis server.
+//! Several processes that take turns on locks of one Redis server, or of a majority of several.
 //!
 //! The protocol, the same in every language: a worker prints `ready` when it is connected. A line on its standard input
 //! starts its turns; they end with its standard input or after as many rounds as asked for. Then it prints all of them as one
 //! line of JSON: for each turn its task and when it asked, had the lock, and was about to release it, in
-//! nanoseconds of a clock that all processes of that library share.
+//! nanoseconds of a clock that all processes of that library share. Of a try that was refused the time when it had the
+//! lock is 0, and the last one is when it knew.
 
 use std::{
     path::Path,
@@ -23,8 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// What each worker of a fleet does.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// The port of the server on 127.0.0.1.
-    pub port: u16,
+    /// The ports of the servers on 127.0.0.1; of several a majority has the lock.
+    pub nodes: Vec<u16>,
     /// The lock's name.
     pub name: String,
     /// Each task has a lock of its own, `NAME/TASK`.
@@ -39,10 +40,21 @@ pub struct Job {
     pub between_ms: u32,
     /// The locks' TTL.
     pub ttl_ms: u32,
-    /// A key whose number each turn reads and writes one higher, without care; `KEY/order` lists who did.
-    pub counter: Option<String>,
+    /// It does not wait: a turn is a try.
+    pub tries: bool,
+    /// What each turn reads and writes one higher, without care.
+    pub counter: Option<Counter>,
     /// The preset of keys and values with which ours runs.
     pub format: Option<String>,
+}
+
+/// A number in a server, which may be none of those that have the lock.
+#[derive(Clone, Debug)]
+pub struct Counter {
+    /// The server's port on 127.0.0.1.
+    pub port: u16,
+    /// The number's key; `KEY/order` lists who has written it.
+    pub key: String,
 }
 
 /// One turn of one task.
@@ -54,9 +66,9 @@ pub struct Turn {
     pub task: u64,
     /// When it asked for the lock, in nanoseconds.
     pub asked: u64,
-    /// When it had the lock.
+    /// When it had the lock; 0: it was refused.
     pub acquired: u64,
-    /// Just before it called release.
+    /// Just before it called release, or when it knew that it was refused.
     pub released: u64,
 }
 
@@ -77,14 +89,20 @@ impl Turn {
     fn told(process: usize, [task, asked, acquired, released]: [u64; 4]) -> Self {
         Self { process, task, asked, acquired, released }
     }
+
+    /// Whether somebody else had the lock.
+    #[must_use]
+    pub fn was_refused(&self) -> bool {
+        self.acquired == 0
+    }
 }
 
 impl Job {
-    /// Turns without an end, a pause, or anything to do, with a TTL of 30 s, on the server of that port.
+    /// Turns without an end, a pause, or anything to do, with a TTL of 30 s, on the servers of those ports.
     #[must_use]
-    pub fn new(port: u16, name: &str) -> Self {
+    pub fn new(nodes: &[u16], name: &str) -> Self {
         Self {
-            port,
+            nodes: nodes.to_vec(),
             name: name.to_owned(),
             own_names: false,
             tasks: 1,
@@ -92,6 +110,7 @@ impl Job {
             hold_ms: 0,
             between_ms: 0,
             ttl_ms: 30_000,
+            tries: false,
             counter: None,
             format: None,
         }
@@ -100,22 +119,30 @@ impl Job {
     fn words(&self, peer: Peer) -> Vec<String> {
         let mut words = vec![format!("--name={}", self.name), format!("--id={peer}")];
         words.extend(self.numbers().map(|(option, number)| format!("--{option}={number}")));
-        words.extend(self.counter.as_ref().map(|key| format!("--counter={key}")));
+        let nodes: Vec<_> = self.nodes.iter().map(u16::to_string).collect();
+        words.push(format!("--nodes={}", nodes.join(",")));
+        words.extend(self.counter.iter().flat_map(Counter::words));
         let format = self.format.as_ref().filter(|_| peer == Peer::Ours);
         words.extend(format.map(|format| format!("--format={format}")));
         words.extend(self.own_names.then(|| "--own-names".to_owned()));
+        words.extend(self.tries.then(|| "--tries".to_owned()));
         words
     }
 
-    fn numbers(&self) -> [(&'static str, u32); 6] {
+    fn numbers(&self) -> [(&'static str, u32); 5] {
         [
-            ("redis", self.port.into()),
             ("tasks", self.tasks),
             ("rounds", self.rounds),
             ("hold", self.hold_ms),
             ("between", self.between_ms),
             ("ttl", self.ttl_ms),
         ]
+    }
+}
+
+impl Counter {
+    fn words(&self) -> [String; 2] {
+        [format!("--counter={}", self.key), format!("--counter-at={}", self.port)]
     }
 }
 
@@ -231,14 +258,14 @@ mod tests {
 
     #[test]
     fn only_ours_is_told_of_a_format() {
-        let job = Job { format: Some("rslock".to_owned()), ..Job::new(1, "n") };
+        let job = Job { format: Some("rslock".to_owned()), ..Job::new(&[1], "n") };
         let told = |peer| job.words(peer).contains(&"--format=rslock".to_owned());
         assert!(told(Peer::Ours) && !told(Peer::Rslock));
     }
 
     #[test]
     fn a_worker_that_ends_early_is_an_error() {
-        let started = Fleet::start(Path::new("/bin/false"), &[Peer::Ours], &Job::new(1, "n"));
+        let started = Fleet::start(Path::new("/bin/false"), &[Peer::Ours], &Job::new(&[1], "n"));
         assert!(started.unwrap_err().to_string().contains("ours"));
     }
 }

@@ -4,6 +4,7 @@ mod cycles;
 mod handoff;
 mod memory;
 mod redis;
+mod redlock;
 mod run;
 mod run50;
 
@@ -11,7 +12,7 @@ use crate::{Result, args::Args, harness::Question};
 
 type SetUp = fn(&Args) -> Result<Question>;
 
-const ALL: [(&str, SetUp); 15] = [
+const ALL: [(&str, SetUp); 21] = [
     ("cycles", cycles::question),
     ("handoff", handoff::question),
     ("idle", handoff::idle_question),
@@ -25,6 +26,12 @@ const ALL: [(&str, SetUp); 15] = [
     ("redis-held-processes", redis::held_by_processes),
     ("redis-waiters", redis::of_many),
     ("redis-names", redis::for_many_names),
+    ("redlock-cycles-1", redlock::pinned),
+    ("redlock-cycles-16", redlock::of_16_tasks),
+    ("redlock-cycles-64", redlock::of_64_tasks),
+    ("redlock-handoff-tasks", redlock::by_tasks),
+    ("redlock-handoff-processes", redlock::by_processes),
+    ("redlock-refused", redlock::refused),
     ("run", run::question),
     ("run50", run50::question),
 ];

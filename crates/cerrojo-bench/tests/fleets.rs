@@ -9,7 +9,7 @@ use std::{path::Path, process::ExitCode, time::Duration};
 
 use cerrojo::Deadline;
 use cerrojo_bench::{
-    fleet::{Fleet, Job, hand_offs},
+    fleet::{Counter, Fleet, Job, hand_offs},
     peer::Peer,
 };
 use cerrojo_testbed::{Need, RedisServer, Reply, need};
@@ -30,6 +30,16 @@ const ALONE: [Peer; 4] = [Peer::Rslock, Peer::RedisPy, Peer::NodeRedlock, Peer::
 /// Each is mixed with ours, which then has its format.
 const MIXED: [Peer; 3] = [Peer::Rslock, Peer::RedisPy, Peer::NodeRedlock];
 
+/// Each is mixed with ours on several servers, of which the majority has the lock.
+const OF_A_MAJORITY: [Peer; 2] = [Peer::Rslock, Peer::NodeRedlock];
+
+/// The servers of a fleet.
+struct Stage {
+    nodes: Vec<RedisServer>,
+    /// Has the number that they count up, and no lock.
+    counts: RedisServer,
+}
+
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     ALONE.iter().filter_map(|peer| peer.missing()).for_each(|why| eprintln!("{why}"));
@@ -40,7 +50,11 @@ fn main() -> ExitCode {
     }
     for peer in MIXED {
         let name = format!("ours_and_{}_lose_no_update", snake(peer));
-        trials.push(trial(name, &[peer], move || mixed(peer)));
+        trials.push(trial(name, &[peer], move || mixed(peer, 1)));
+    }
+    for peer in OF_A_MAJORITY {
+        let name = format!("ours_and_{}_on_three_nodes_lose_no_update", snake(peer));
+        trials.push(trial(name, &[peer], move || mixed(peer, 3)));
     }
     // One fleet alone keeps both cores of a small machine busy.
     let arguments = Arguments { test_threads: Some(1), ..arguments };
@@ -66,47 +80,70 @@ fn is_ignored(peers: &[Peer]) -> bool {
     need("redis-server") == Need::Ignore || (missing && !required)
 }
 
-fn start(server: &RedisServer, peers: &[Peer], job: Job) -> Result<Fleet, Failed> {
-    let job = Job { counter: Some(COUNTER.to_owned()), ..job };
-    let mut fleet = Fleet::start(Path::new(OWN), peers, &job)?;
+impl Stage {
+    fn new(nodes: usize) -> Result<Self, Failed> {
+        let nodes = (0..nodes).map(|_| RedisServer::start()).collect::<Result<_, _>>()?;
+        Ok(Self { nodes, counts: RedisServer::start()? })
+    }
+
+    fn job(&self) -> Job {
+        let nodes: Vec<_> = self.nodes.iter().map(RedisServer::port).collect();
+        let counter = Counter { port: self.counts.port(), key: COUNTER.to_owned() };
+        Job { hold_ms: 1, counter: Some(counter), ..Job::new(&nodes, "one") }
+    }
+
+    fn counted(&self) -> Result<usize, Failed> {
+        Ok(self.counts.command(&["GET", COUNTER])?.to_string().parse()?)
+    }
+
+    /// Who had the lock, one after the other.
+    fn order(&self) -> Result<Vec<String>, Failed> {
+        match self.counts.command(&["LRANGE", &format!("{COUNTER}/order"), "0", "-1"])? {
+            Reply::List(who) => Ok(who.iter().map(Reply::to_string).collect()),
+            other => Err(format!("not a list: {other}").into()),
+        }
+    }
+}
+
+fn start(peers: &[Peer], job: &Job) -> Result<Fleet, Failed> {
+    let mut fleet = Fleet::start(Path::new(OWN), peers, job)?;
     fleet.go()?;
-    assert_eq!(server.command(&["PING"])?, "PONG");
     Ok(fleet)
 }
 
 /// Shows that the others could fail.
 fn careless() -> Result<(), Failed> {
-    let server = RedisServer::start()?;
-    let job = Job { rounds: 50, hold_ms: 1, ..Job::new(server.port(), "one") };
-    let turns = start(&server, &[Peer::NoLock; 4], job)?.turns()?;
+    let stage = Stage::new(1)?;
+    let job = Job { rounds: 50, ..stage.job() };
+    let turns = start(&[Peer::NoLock; 4], &job)?.turns()?;
     assert_eq!(turns.len(), 200);
-    assert!(counted(&server)? < 200);
+    assert!(stage.counted()? < 200);
     Ok(())
 }
 
 fn alone(peer: Peer) -> Result<(), Failed> {
-    let server = RedisServer::start()?;
-    let job = Job { rounds: 25, hold_ms: 1, between_ms: 3, ..Job::new(server.port(), "one") };
-    let turns = start(&server, &[peer; 4], job)?.turns()?;
-    assert_eq!((turns.len(), counted(&server)?), (100, 100));
+    let stage = Stage::new(1)?;
+    let job = Job { rounds: 25, between_ms: 3, ..stage.job() };
+    let turns = start(&[peer; 4], &job)?.turns()?;
+    assert_eq!((turns.len(), stage.counted()?), (100, 100));
     Ok(())
 }
 
-fn mixed(peer: Peer) -> Result<(), Failed> {
-    let server = RedisServer::start()?;
-    let job = Job { hold_ms: 1, between_ms: 10, ..Job::new(server.port(), "one") };
-    let job = Job { format: Some(peer.name().to_owned()), ..job };
-    let fleet = start(&server, &[&[Peer::Ours; 2][..], &[peer; 4]].concat(), job)?;
-    await_hand_offs(&server, peer)?;
+fn mixed(peer: Peer, nodes: usize) -> Result<(), Failed> {
+    let stage = Stage::new(nodes)?;
+    let format = Some(peer.name().to_owned());
+    let job = Job { between_ms: 10, format, ..stage.job() };
+    let fleet = start(&[&[Peer::Ours; 2][..], &[peer; 4]].concat(), &job)?;
+    await_hand_offs(&stage, peer)?;
     let turns = fleet.finish()?.len();
-    assert_eq!((order(&server)?.len(), counted(&server)?), (turns, turns));
+    assert_eq!((stage.order()?.len(), stage.counted()?), (turns, turns));
     Ok(())
 }
 
-fn await_hand_offs(server: &RedisServer, peer: Peer) -> Result<(), Failed> {
+fn await_hand_offs(stage: &Stage, peer: Peer) -> Result<(), Failed> {
     let end = Deadline::after(LIMIT);
     loop {
-        let order = order(server)?;
+        let order = stage.order()?;
         let pairs = [(Peer::Ours, peer), (peer, Peer::Ours)];
         let [to, from] = pairs.map(|(from, to)| hand_offs(&order, from, to));
         if to.min(from) >= HAND_OFFS {
@@ -127,15 +164,4 @@ fn await_hand_offs(server: &RedisServer, peer: Peer) -> Result<(), Failed> {
 )]
 fn pause() {
     std::thread::sleep(Duration::from_millis(100));
-}
-
-fn counted(server: &RedisServer) -> Result<usize, Failed> {
-    Ok(server.command(&["GET", COUNTER])?.to_string().parse()?)
-}
-
-fn order(server: &RedisServer) -> Result<Vec<String>, Failed> {
-    match server.command(&["LRANGE", &format!("{COUNTER}/order"), "0", "-1"])? {
-        Reply::List(who) => Ok(who.iter().map(Reply::to_string).collect()),
-        other => Err(format!("not a list: {other}").into()),
-    }
 }

@@ -20,7 +20,8 @@ use crate::exit;
 #[command(name = "cerrojo", version, after_help = exit::table(), max_term_width = 100)]
 pub(crate) struct Args {
     /// Where the locks are: `local:` (this machine, default place), `local:FOLDER`, or approximate ones at
-    /// `redis://HOST:PORT`. With a password in it, better by CERROJO_STORE
+    /// `redis://HOST:PORT` or `redlock://HOST:PORT,HOST:PORT,HOST:PORT`. With a password in it, better by
+    /// CERROJO_STORE
     #[arg(long, global = true, env = "CERROJO_STORE", hide_env_values = true)]
     #[arg(value_name = "URL", default_value = "local:")]
     pub(crate) store: String,

@@ -1,8 +1,8 @@
 //! Our lock in Redis beside other clients, each on a fresh server with nothing else to do.
 
-mod cycles;
-mod handoff;
-mod server;
+pub(super) mod cycles;
+pub(super) mod handoff;
+pub(super) mod server;
 mod waiting;
 
 use std::{rc::Rc, time::Duration};
@@ -27,7 +27,7 @@ const WAITING: [Peer; 5] =
 const ROUNDS: u32 = 3;
 
 /// A question to several peers; those that are not installed are left out.
-fn question(
+pub(super) fn question(
     args: &Args,
     (name, asks): (&'static str, &'static str),
     peers: &[Peer],
@@ -46,7 +46,7 @@ fn question(
 }
 
 /// How long something is measured, in milliseconds; a quarter of it with `--quick`.
-fn length(args: &Args, ms: u64) -> Duration {
+pub(super) fn length(args: &Args, ms: u64) -> Duration {
     Duration::from_millis(if args.quick { ms / 4 } else { ms })
 }
 
@@ -54,6 +54,6 @@ fn length(args: &Args, ms: u64) -> Duration {
     clippy::disallowed_methods,
     reason = "no executor runs here; what is measured runs elsewhere"
 )]
-fn pause(length: Duration) {
+pub(super) fn pause(length: Duration) {
     std::thread::sleep(length);
 }

@@ -13,6 +13,7 @@
 #![cfg(target_os = "linux")]
 
 mod loss;
+mod redlock;
 mod scripts;
 mod secrets;
 mod shared;
@@ -38,7 +39,8 @@ fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     arguments.test_threads.get_or_insert(THREADS);
     let is_ignored = need("redis-server").is_ignored();
-    let proofs = [scripts::TRIALS, shared::TRIALS, loss::TRIALS, secrets::TRIALS].concat();
+    let proofs =
+        [scripts::TRIALS, shared::TRIALS, loss::TRIALS, secrets::TRIALS, redlock::TRIALS].concat();
     let trials = proofs.into_iter().map(|(name, proof)| {
         let run = move || {
             proof();

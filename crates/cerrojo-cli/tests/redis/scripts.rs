@@ -22,7 +22,7 @@ pub(crate) fn json(run: &Finished) -> Value {
     serde_json::from_str(&run.stdout).unwrap_or_else(|error| panic!("{error}: {run:?}"))
 }
 
-fn as_owner(world: &World, owner: &Value, arguments: &[&str]) -> Finished {
+pub(crate) fn as_owner(world: &World, owner: &Value, arguments: &[&str]) -> Finished {
     let mut command = world.command();
     command.args(arguments).env("CERROJO_OWNER", owner.as_str().unwrap());
     Running::start(command).finish()

@@ -43,8 +43,8 @@ pub(in super::super) fn of_64_tasks(args: &Args) -> Result<Question> {
 }
 
 fn cycles(peer: Peer, tasks: u32, length: Duration) -> Result<Played> {
-    let redis = RedisServer::start()?;
-    let job = Job { tasks, own_names: true, ..Job::new(redis.port(), "bench") };
+    let redis = server::start(1)?;
+    let job = Job { tasks, own_names: true, ..Job::new(&server::ports(&redis), "bench") };
     let mut fleet = Fleet::start(&std::env::current_exe()?, &[peer], &job)?;
     if tasks == 1 {
         server::pin(&redis, &fleet)?;
@@ -58,7 +58,7 @@ fn cycles(peer: Peer, tasks: u32, length: Duration) -> Result<Played> {
 }
 
 /// Without the first tenth of the time, in which all warm up.
-fn rate(turns: &[Turn]) -> f64 {
+pub(in super::super) fn rate(turns: &[Turn]) -> f64 {
     let start = turns.iter().map(|turn| turn.asked).min().unwrap_or_default();
     let end = turns.iter().map(|turn| turn.released).max().unwrap_or_default();
     let warm = start + (end - start) / 10;
@@ -66,7 +66,7 @@ fn rate(turns: &[Turn]) -> f64 {
     counted as f64 * 1e9 / (end - warm).max(1) as f64
 }
 
-fn with_requests(played: Played, redis: &RedisServer, cycles: usize) -> Result<Played> {
+fn with_requests(played: Played, redis: &[RedisServer], cycles: usize) -> Result<Played> {
     let (work, cycles) = (server::work(redis)?, cycles.max(1) as f64);
     Ok(played.figure("round trips of a cycle", "", vec![work.reads / cycles]).figure(
         "commands of a cycle, in scripts too",

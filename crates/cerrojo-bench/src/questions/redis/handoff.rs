@@ -6,7 +6,6 @@ use cerrojo_bench::{
     fleet::{Fleet, Job, Turn},
     peer::Peer,
 };
-use cerrojo_testbed::RedisServer;
 
 use super::{WAITING, length, pause, question, server};
 use crate::{
@@ -26,7 +25,8 @@ const BETWEEN_MS: u32 = 20;
 
 /// Who contends, and how: each of some processes with some tasks.
 #[derive(Clone, Copy)]
-struct Contest {
+pub(in super::super) struct Contest {
+    nodes: usize,
     processes: usize,
     tasks: u32,
     hold_ms: u32,
@@ -56,12 +56,12 @@ pub(in super::super) fn held_by_processes(args: &Args) -> Result<Question> {
     contest(args, ("redis-held-processes", asks), held(by_16_processes(length)))
 }
 
-fn by_16_tasks(length: Duration) -> Contest {
-    Contest { processes: 1, tasks: 16, hold_ms: 0, between_ms: 0, length }
+pub(in super::super) fn by_16_tasks(length: Duration) -> Contest {
+    Contest { nodes: 1, processes: 1, tasks: 16, hold_ms: 0, between_ms: 0, length }
 }
 
-fn by_16_processes(length: Duration) -> Contest {
-    Contest { processes: WAITERS, tasks: 1, hold_ms: 0, between_ms: 0, length }
+pub(in super::super) fn by_16_processes(length: Duration) -> Contest {
+    Contest { nodes: 1, processes: WAITERS, tasks: 1, hold_ms: 0, between_ms: 0, length }
 }
 
 fn held(contest: Contest) -> Contest {
@@ -72,10 +72,17 @@ fn contest(args: &Args, what: (&'static str, &'static str), contest: Contest) ->
     question(args, what, &WAITING, move |peer| contend(peer, contest))
 }
 
-fn contend(peer: Peer, contest: Contest) -> Result<Played> {
-    let redis = RedisServer::start()?;
+impl Contest {
+    /// The same on so many servers.
+    pub(in super::super) fn on(self, nodes: usize) -> Self {
+        Self { nodes, ..self }
+    }
+}
+
+pub(in super::super) fn contend(peer: Peer, contest: Contest) -> Result<Played> {
+    let redis = server::start(contest.nodes)?;
     let Contest { tasks, hold_ms, between_ms, .. } = contest;
-    let job = Job { tasks, hold_ms, between_ms, ..Job::new(redis.port(), "bench") };
+    let job = Job { tasks, hold_ms, between_ms, ..Job::new(&server::ports(&redis), "bench") };
     let peers = vec![peer; contest.processes];
     let mut fleet = Fleet::start(&std::env::current_exe()?, &peers, &job)?;
     server::reset(&redis)?;
@@ -100,7 +107,7 @@ fn played(mut turns: Vec<Turn>) -> Played {
         .violations(violations)
 }
 
-fn overlap((one, next): (&Turn, &Turn)) -> Option<String> {
+pub(in super::super) fn overlap((one, next): (&Turn, &Turn)) -> Option<String> {
     (next.acquired < one.released).then(|| format!("two holders at once: {one:?} and {next:?}"))
 }
 

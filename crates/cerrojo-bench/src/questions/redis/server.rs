@@ -1,4 +1,4 @@
-//! What a server and the kernel say of the work that was done.
+//! Servers to measure, and what they and the kernel say of the work that was done.
 
 use std::process::{Command, Stdio};
 
@@ -18,12 +18,33 @@ pub(super) struct Work {
     pub(super) reads: f64,
 }
 
-pub(super) fn reset(server: &RedisServer) -> Result<()> {
-    server.command(&["CONFIG", "RESETSTAT"])?;
+/// Fresh ones, with nothing else to do.
+pub(in super::super) fn start(count: usize) -> Result<Vec<RedisServer>> {
+    Ok((0..count).map(|_| RedisServer::start()).collect::<Result<_, _>>()?)
+}
+
+pub(in super::super) fn ports(servers: &[RedisServer]) -> Vec<u16> {
+    servers.iter().map(RedisServer::port).collect()
+}
+
+pub(super) fn reset(servers: &[RedisServer]) -> Result<()> {
+    for server in servers {
+        server.command(&["CONFIG", "RESETSTAT"])?;
+    }
     Ok(())
 }
 
-pub(super) fn work(server: &RedisServer) -> Result<Work> {
+/// Of all together.
+pub(super) fn work(servers: &[RedisServer]) -> Result<Work> {
+    let mut sum = Work { commands: 0.0, reads: 0.0 };
+    for server in servers {
+        let Work { commands, reads } = work_of(server)?;
+        sum = Work { commands: sum.commands + commands, reads: sum.reads + reads };
+    }
+    Ok(sum)
+}
+
+fn work_of(server: &RedisServer) -> Result<Work> {
     let all = server.command(&["INFO", "all"])?.to_string();
     let reads = all.lines().find_map(|line| line.strip_prefix("total_reads_processed:"));
     let reads: f64 = reads.ok_or("no total_reads_processed in INFO")?.trim().parse()?;
@@ -48,9 +69,10 @@ pub(super) fn cpu_seconds(server: &RedisServer, fleet: &Fleet) -> Result<[f64; 2
     Ok([process::cpu_seconds(pid(server)?)?, all.sum::<Result<f64>>()?])
 }
 
-/// Client and server share one core, so that no time is spent on waking another.
-pub(super) fn pin(server: &RedisServer, fleet: &Fleet) -> Result<()> {
-    let pids = fleet.pids().into_iter().chain([pid(server)?]);
+/// Clients and servers share one core, so that no time is spent on waking another.
+pub(in super::super) fn pin(servers: &[RedisServer], fleet: &Fleet) -> Result<()> {
+    let servers = servers.iter().map(pid).collect::<Result<Vec<_>>>()?;
+    let pids = fleet.pids().into_iter().chain(servers);
     pids.map(|pid| pid.to_string()).try_for_each(|pid| {
         let mut taskset = Command::new("taskset");
         taskset.args(["--all-tasks", "--cpu-list", "--pid", "0", &pid]).stdout(Stdio::null());

@@ -22,6 +22,11 @@ const TTL_MS: u32 = 600_000;
 /// Longer than a measurement.
 const HOLD_MS: u32 = 120_000;
 
+/// How long it goes on before it is measured, and how long it is measured, both in milliseconds. Ours asks for the first time
+/// after 2 s, and then each 5 to 10 s: a shorter time would count the first, or miss one.
+const SETTLING_MS: u64 = 10_000;
+const LENGTH_MS: u64 = 7_500;
+
 /// How long it may take until everything is held.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -31,13 +36,13 @@ struct Waiters {
     processes: usize,
     tasks: u32,
     own_names: bool,
+    settling: Duration,
     length: Duration,
 }
 
 pub(in super::super) fn of_many(args: &Args) -> Result<Question> {
     let asks = "200 waiters for one held lock, 10 in each of 20 processes, while nothing happens";
-    let length = length(args, 3_000);
-    let waiters = Waiters { processes: 20, tasks: 10, own_names: false, length };
+    let waiters = Waiters { processes: 20, tasks: 10, own_names: false, ..Waiters::of(args) };
     let play = move |peer| wait(peer, waiters);
     Ok(question(args, ("redis-waiters", asks), &WAITING, play)?
         .compared_with(Peer::Rslock.name(), 1))
@@ -47,9 +52,8 @@ pub(in super::super) fn of_many(args: &Args) -> Result<Question> {
 pub(in super::super) fn for_many_names(args: &Args) -> Result<Question> {
     let asks =
         "10,000 held locks, each waited for by one task of one process, while nothing happens";
-    let length = length(args, 3_000);
     let tasks = if args.quick { 1_000 } else { 10_000 };
-    let waiters = Waiters { processes: 1, tasks, own_names: true, length };
+    let waiters = Waiters { tasks, ..Waiters::of(args) };
     let peers = [Peer::Ours, Peer::Rslock, Peer::NodeRedlock];
     let play = move |peer| wait(peer, waiters);
     let mut question =
@@ -59,16 +63,23 @@ pub(in super::super) fn for_many_names(args: &Args) -> Result<Question> {
     Ok(question)
 }
 
+impl Waiters {
+    /// One for its own name.
+    fn of(args: &Args) -> Self {
+        let (settling, length) = (length(args, SETTLING_MS), length(args, LENGTH_MS));
+        Self { processes: 1, tasks: 1, own_names: true, settling, length }
+    }
+}
+
 fn wait(peer: Peer, waiters: Waiters) -> Result<Played> {
     let redis = RedisServer::start()?;
-    let Waiters { processes, tasks, own_names, length } = waiters;
-    let job = Job { own_names, ttl_ms: TTL_MS, ..Job::new(redis.port(), "bench") };
+    let Waiters { processes, tasks, own_names, settling, length } = waiters;
+    let job = Job { own_names, ttl_ms: TTL_MS, ..Job::new(&[redis.port()], "bench") };
     let holder = hold(peer, &redis, &job, if own_names { tasks } else { 1 })?;
     let own = std::env::current_exe()?;
     let mut fleet = Fleet::start(&own, &vec![peer; processes], &Job { tasks, ..job })?;
     fleet.go()?;
-    // Until all of them have asked, and have nothing left to do but to wait.
-    pause(length / 2);
+    pause(settling);
     let played = measure(&redis, &fleet, length)?;
     holder.check()?;
     fleet.check()?;
@@ -91,14 +102,15 @@ fn hold(peer: Peer, redis: &RedisServer, job: &Job, locks: u32) -> Result<Fleet>
 }
 
 fn measure(redis: &RedisServer, fleet: &Fleet, length: Duration) -> Result<Played> {
-    server::reset(redis)?;
+    let servers = std::slice::from_ref(redis);
+    server::reset(servers)?;
     let before = server::cpu_seconds(redis, fleet)?;
     pause(length);
     let [by_server, by_clients] = server::cpu_seconds(redis, fleet)?;
     let seconds = length.as_secs_f64();
     let percent = |before, after: f64| vec![100.0 * (after - before) / seconds];
     let [server_before, clients_before] = before;
-    let commands = server::work(redis)?.commands / seconds;
+    let commands = server::work(servers)?.commands / seconds;
     Ok(Played::default()
         .figure("commands, in scripts too", "1/s", vec![commands])
         .figure("CPU of the server", "%", percent(server_before, by_server))

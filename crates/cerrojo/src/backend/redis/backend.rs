@@ -11,7 +11,7 @@ use super::{
     error::RedisError,
     format::{self, Format, Keys},
     lease::RedisLease,
-    line::{Place, Waiters},
+    line::{Place, Waiters, Yours},
     link::{Greeting, Inspects, Link},
     replicas::Replicas,
     script::{self, Script},
@@ -107,14 +107,20 @@ impl Inner {
     }
 
     /// One request for the lock. One that waits stands in the line afterwards, unless it is granted.
-    async fn ask(&self, keys: &Keys, request: &Request, waits: bool) -> Result<Answer> {
+    async fn ask(
+        &self,
+        keys: &Keys,
+        request: &Request,
+        (asked, waits): (Instant, bool),
+    ) -> Result<Answer> {
         let mut call = self.call_of(&script::ACQUIRE, keys, request.owner());
         call.arg(millis(request.ttl().get()))
             .arg(format::details(request.identity()))
             .arg(if waits { self.channel.as_str() } else { "" })
             .arg(millis(PLACE))
             .arg(millis(rng::jitter(TICK)))
-            .arg(millis(rng::jitter(POLL)));
+            .arg(millis(rng::jitter(POLL)))
+            .arg(asked.as_nanos());
         let answer = match &self.replicas {
             Some(replicas) => replicas.run(&script::ACQUIRE, &call, answer::is_grant).await,
             None => self.link.run(&script::ACQUIRE, &call).await,
@@ -199,23 +205,25 @@ impl Redis {
         request: &Request,
         waits: bool,
     ) -> Result<Result<RedisLease, answer::Refusal>> {
-        let counted_from = Instant::now();
-        Ok(match self.inner.ask(keys, request, waits).await? {
+        let asked = Instant::now();
+        Ok(match self.inner.ask(keys, request, (asked, waits)).await? {
             Answer::Refused(refusal) => Err(refusal),
-            Answer::Granted => Ok(RedisLease {
-                store: Arc::clone(&self.inner),
-                name: request.name().clone(),
-                owner: request.owner(),
-                ttl: request.ttl(),
-                counted_from,
-            }),
+            Answer::Granted => Ok(self.lease(request, asked, request.ttl())),
         })
     }
 
+    fn lease(&self, request: &Request, counted_from: Instant, ttl: Ttl) -> RedisLease {
+        RedisLease {
+            store: Arc::clone(&self.inner),
+            name: request.name().clone(),
+            owner: request.owner(),
+            ttl,
+            whole_ttl: request.ttl(),
+            counted_from,
+        }
+    }
+
     /// Stands in the store's line until granted, or until nobody waits any more.
-    ///
-    /// A lock that was handed over is asked for once more: that confirms it, and sets the whole TTL from an instant
-    /// that we know.
     async fn wait_in_line(&self, keys: &Keys, request: &Request) -> Result<Acquired<RedisLease>> {
         let mut place = None;
         loop {
@@ -227,11 +235,18 @@ impl Redis {
                 self.inner.waiters.enter(self.inner.format.owner(request.owner()))
             });
             place.ask_again_in(refusal.ask_again_in);
-            if !is_due(request, place).await {
-                self.leave(keys, request).await;
-                return Ok(self.refused(request, &refusal));
+            match news(request, place).await {
+                // A grant that replicas have to have is asked for once more.
+                Some(Some(yours)) if self.inner.replicas.is_none() => {
+                    let ttl = Ttl::try_from(yours.ttl).unwrap_or(request.ttl());
+                    return Ok(Acquired::Granted(self.lease(request, yours.asked, ttl)));
+                }
+                Some(_) => place.listen(),
+                None => {
+                    self.leave(keys, request).await;
+                    return Ok(self.refused(request, &refusal));
+                }
             }
-            place.listen();
         }
     }
 
@@ -250,11 +265,11 @@ impl Redis {
     }
 }
 
-/// True when it is time to ask again, false when nobody waits any more.
-async fn is_due(request: &Request, place: &mut Place) -> bool {
+/// What was handed over, or nothing: then it is time to ask again. `None` when nobody waits any more.
+async fn news(request: &Request, place: &mut Place) -> Option<Option<Yours>> {
     tokio::select! {
-        due = request.wait().bound(place.due()) => due.is_some(),
-        () = request.cancelled() => false,
+        news = request.wait().bound(place.due()) => news,
+        () = request.cancelled() => None,
     }
 }
 
@@ -290,7 +305,7 @@ impl Backend for Redis {
             false => Err(not_held(name)),
             true => {
                 let (store, name) = (Arc::clone(&self.inner), name.clone());
-                Ok(RedisLease { store, name, owner, ttl, counted_from })
+                Ok(RedisLease { store, name, owner, ttl, whole_ttl: ttl, counted_from })
             }
         }
     }

@@ -16,7 +16,10 @@ pub struct RedisLease {
     pub(super) store: Arc<Inner>,
     pub(super) name: LockName,
     pub(super) owner: OwnerId,
+    /// The one that runs; a lock that was handed over has a short one at first.
     pub(super) ttl: Ttl,
+    /// The one asked for.
+    pub(super) whole_ttl: Ttl,
     pub(super) counted_from: Instant,
 }
 
@@ -43,12 +46,16 @@ impl Lease for RedisLease {
         self.ttl
     }
 
+    fn is_provisional(&self) -> bool {
+        self.ttl < self.whole_ttl
+    }
+
     async fn renew(&mut self) -> Result<()> {
         let counted_from = Instant::now();
-        if !self.store.renew(&self.keys()?, self.owner, self.ttl).await? {
+        if !self.store.renew(&self.keys()?, self.owner, self.whole_ttl).await? {
             return Err(not_held(&self.name));
         }
-        self.counted_from = counted_from;
+        (self.counted_from, self.ttl) = (counted_from, self.whole_ttl);
         Ok(())
     }
 

@@ -18,16 +18,33 @@ use crate::{
 /// How many early words are remembered.
 const EARLY_MAX: usize = 1_024;
 
-/// When each waiter of this process asks the server again: earlier when it is told to.
+/// When each waiter of this process asks the server again, or what it was given: it is told by pushes.
 #[derive(Debug, Default)]
 pub(in crate::backend) struct Waiters(Mutex<Told>);
 
 #[derive(Debug, Default)]
 struct Told {
     /// By the owner as the store writes it.
-    due: HashMap<Vec<u8>, Arc<watch::Sender<Instant>>>,
-    /// Told to ask now, before they had taken their place here: the answer that sends them here came just before.
-    early: VecDeque<Vec<u8>>,
+    waiting: HashMap<Vec<u8>, Arc<watch::Sender<News>>>,
+    /// What was said to those who had not taken their place here yet: the answer that sends them here came just before.
+    early: VecDeque<(Vec<u8>, News)>,
+}
+
+/// What a waiter knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct News {
+    /// When it asks again.
+    due: Instant,
+    yours: Option<Yours>,
+}
+
+/// A lock that another's release has handed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::backend) struct Yours {
+    /// For so long, to begin with.
+    pub(in crate::backend) ttl: Duration,
+    /// When the request left to which this is the answer.
+    pub(in crate::backend) asked: Instant,
 }
 
 /// One waiter's place, until it is dropped.
@@ -35,8 +52,8 @@ struct Told {
 pub(in crate::backend) struct Place {
     waiters: Arc<Waiters>,
     owner: Vec<u8>,
-    set: Arc<watch::Sender<Instant>>,
-    due: watch::Receiver<Instant>,
+    tell: Arc<watch::Sender<News>>,
+    news: watch::Receiver<News>,
 }
 
 impl Waiters {
@@ -48,32 +65,33 @@ impl Waiters {
 
     /// A place for one whom the server has sent into the line. What it was told since then is not lost.
     pub(in crate::backend) fn enter(self: &Arc<Self>, owner: Vec<u8>) -> Place {
-        let (set, due) = watch::channel(NEVER);
-        let set = Arc::new(set);
         let mut told = self.told();
-        if let Some(at) = told.early.iter().position(|early| *early == owner) {
-            told.early.remove(at);
-            bring_forward(&set, Duration::ZERO);
-        }
-        told.due.insert(owner.clone(), Arc::clone(&set));
-        Place { waiters: Arc::clone(self), owner, set, due }
+        let at = told.early.iter().position(|(early, _)| *early == owner);
+        let early = at.and_then(|at| told.early.remove(at));
+        let (tell, news) = watch::channel(early.map_or(NOTHING, |(_, news)| news));
+        let tell = Arc::new(tell);
+        told.waiting.insert(owner.clone(), Arc::clone(&tell));
+        Place { waiters: Arc::clone(self), owner, tell, news }
     }
 
-    fn wake(&self, owner: &[u8], after: Duration) {
+    fn tell(&self, owner: &[u8], news: News) {
         let mut told = self.told();
-        if let Some(due) = told.due.get(owner) {
-            bring_forward(due, after);
-        } else if after.is_zero() {
+        if let Some(waiter) = told.waiting.get(owner) {
+            waiter.send_if_modified(|known| known.add(news));
+        } else {
             told.early.truncate(EARLY_MAX - 1);
-            told.early.push_front(owner.to_vec());
+            told.early.push_front((owner.to_vec(), news));
         }
     }
 
     /// After a cut nobody knows what was missed. Many are spread a little.
     fn wake_all(&self) {
         let told = self.told();
-        let spread = Duration::from_micros(50) * u32::try_from(told.due.len()).unwrap_or(u32::MAX);
-        told.due.values().for_each(|due| bring_forward(due, rng::jitter(spread)));
+        let count = u32::try_from(told.waiting.len()).unwrap_or(u32::MAX);
+        let spread = Duration::from_micros(50) * count;
+        for waiter in told.waiting.values() {
+            waiter.send_if_modified(|known| known.add(News::due_in(rng::jitter(spread))));
+        }
     }
 
     fn told(&self) -> MutexGuard<'_, Told> {
@@ -81,37 +99,45 @@ impl Waiters {
     }
 }
 
-/// Later than anything.
-const NEVER: Instant = Instant::from_nanos(u64::MAX);
+/// To ask later than anything.
+const NOTHING: News = News { due: Instant::from_nanos(u64::MAX), yours: None };
 
-fn bring_forward(due: &watch::Sender<Instant>, after: Duration) {
-    let at = Instant::now() + after;
-    due.send_if_modified(|due| {
-        let is_earlier = at < *due;
-        *due = at.min(*due);
-        is_earlier
-    });
+impl News {
+    fn due_in(after: Duration) -> Self {
+        Self { due: Instant::now() + after, yours: None }
+    }
+
+    /// Whether that is anything new.
+    fn add(&mut self, other: Self) -> bool {
+        let before = *self;
+        self.due = self.due.min(other.due);
+        self.yours = other.yours.or(self.yours);
+        *self != before
+    }
 }
 
 impl Place {
-    /// Forgets what it was told: what comes from now on is news.
+    /// Forgets when to ask: what comes from now on is news.
     pub(in crate::backend) fn listen(&self) {
-        self.set.send_modify(|due| *due = NEVER);
+        self.tell.send_modify(|news| *news = NOTHING);
     }
 
     /// Asks again by itself after so long, unless it is told to ask earlier.
     pub(in crate::backend) fn ask_again_in(&self, after: Duration) {
-        bring_forward(&self.set, after);
+        self.tell.send_if_modified(|known| known.add(News::due_in(after)));
     }
 
-    /// Ready when it is time to ask. May be dropped at any time.
-    pub(in crate::backend) async fn due(&mut self) {
+    /// Ready when it is time to ask, or when there is no more need to. May be dropped at any time.
+    pub(in crate::backend) async fn due(&mut self) -> Option<Yours> {
         loop {
-            let due = *self.due.borrow_and_update();
+            let News { due, yours } = *self.news.borrow_and_update();
+            if yours.is_some() {
+                return yours;
+            }
             tokio::select! {
-                () = clock::sleep_until(due) => return,
+                () = clock::sleep_until(due) => return None,
                 // The sender is in here, so it is there.
-                changed = self.due.changed() => drop(changed),
+                changed = self.news.changed() => drop(changed),
             }
         }
     }
@@ -119,7 +145,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.waiters.told().due.remove(&self.owner);
+        self.waiters.told().waiting.remove(&self.owner);
     }
 }
 
@@ -130,24 +156,27 @@ fn hear(waiters: &Weak<Waiters>, info: &PushInfo) {
     match (&info.kind, info.data.as_slice()) {
         (PushKind::Disconnection, _) => waiters.wake_all(),
         (PushKind::Message, [_channel, Value::BulkString(message)]) => {
-            if let Some((after, owner)) = read(message) {
-                waiters.wake(owner, after);
+            if let Some((news, owner)) = read(message) {
+                waiters.tell(owner, news);
             }
         }
         _ => {}
     }
 }
 
-/// `yours MS OWNER`, `free 0 OWNER`: ask now. `wake MS OWNER`: ask in so many ms.
-fn read(message: &[u8]) -> Option<(Duration, &[u8])> {
-    let mut words = message.splitn(3, |byte| *byte == b' ');
-    let (what, ms, owner) = (words.next()?, words.next()?, words.next()?);
-    let ms: u64 = std::str::from_utf8(ms).ok()?.parse().ok()?;
-    match what {
-        b"wake" => Some((Duration::from_millis(ms), owner)),
-        b"yours" | b"free" => Some((Duration::ZERO, owner)),
-        _ => None,
-    }
+/// `yours MS ASKED OWNER`: it is handed over. `free 0 ASKED OWNER`: ask now. `wake MS ASKED OWNER`: ask in so many ms.
+fn read(message: &[u8]) -> Option<(News, &[u8])> {
+    let mut words = message.splitn(4, |byte| *byte == b' ');
+    let what = words.next()?;
+    let mut number = || std::str::from_utf8(words.next()?).ok()?.parse::<u64>().ok();
+    let (ms, asked) = (Duration::from_millis(number()?), Instant::from_nanos(number()?));
+    let news = match what {
+        b"wake" => News::due_in(ms),
+        b"free" => News::due_in(Duration::ZERO),
+        b"yours" => News { yours: Some(Yours { ttl: ms, asked }), ..NOTHING },
+        _ => return None,
+    };
+    Some((news, words.next()?))
 }
 
 #[cfg(test)]
@@ -161,7 +190,7 @@ mod tests {
 
     async fn waited(place: &mut Place) -> u128 {
         let start = Instant::now();
-        place.due().await;
+        assert_eq!(place.due().await, None);
         Instant::now().since(start).as_millis()
     }
 
@@ -172,13 +201,24 @@ mod tests {
         place.ask_again_in(Duration::from_secs(10));
         assert!((10_000..10_010).contains(&waited(&mut place).await));
         place.listen();
-        push(&waiters, b"wake 2000 o w n e r");
+        push(&waiters, b"wake 2000 7 o w n e r");
         place.ask_again_in(Duration::from_secs(10));
         assert!((2_000..2_010).contains(&waited(&mut place).await));
         place.listen();
-        push(&waiters, b"yours 2000 o w n e r");
+        push(&waiters, b"free 0 7 o w n e r");
         place.ask_again_in(Duration::from_secs(10));
         assert_eq!(waited(&mut place).await, 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_handed_over_counts_from_the_request_that_it_answers() {
+        let waiters = Arc::new(Waiters::default());
+        let mut place = waiters.enter(b"o w".to_vec());
+        place.ask_again_in(Duration::from_secs(10));
+        push(&waiters, b"yours 1500 7000 o w");
+        let yours = place.due().await.unwrap();
+        assert_eq!(yours.ttl, Duration::from_millis(1_500));
+        assert_eq!(yours.asked, Instant::from_nanos(7_000));
     }
 
     #[tokio::test(start_paused = true)]
@@ -186,7 +226,8 @@ mod tests {
         let waiters = Arc::new(Waiters::default());
         let mut place = waiters.enter(b"me".to_vec());
         place.ask_again_in(Duration::from_secs(5));
-        for text in ["yours 2000 you", "yours me", "yours x me", "sing 0 me", ""] {
+        for text in ["yours 2000 1 you", "yours 1 me", "yours x 1 me", "sing 0 1 me", "free 0", ""]
+        {
             push(&waiters, text.as_bytes());
         }
         assert!(waited(&mut place).await >= 5_000);
@@ -196,13 +237,13 @@ mod tests {
     async fn what_came_before_the_place_was_taken_is_not_lost() {
         let waiters = Arc::new(Waiters::default());
         for _ in 0..3 * EARLY_MAX {
-            push(&waiters, b"yours 2000 nobody");
+            push(&waiters, b"yours 2000 1 nobody");
         }
-        push(&waiters, b"yours 2000 me");
+        push(&waiters, b"yours 2000 1 me");
         assert!(waiters.told().early.len() <= EARLY_MAX);
         let mut place = waiters.enter(b"me".to_vec());
         place.ask_again_in(Duration::from_secs(5));
-        assert_eq!(waited(&mut place).await, 0);
+        assert!(place.due().await.is_some());
         drop(place);
         let mut again = waiters.enter(b"me".to_vec());
         again.ask_again_in(Duration::from_secs(5));
@@ -218,6 +259,6 @@ mod tests {
             assert!(waited(place).await < 10);
         }
         drop(places);
-        assert!(waiters.told().due.is_empty());
+        assert!(waiters.told().waiting.is_empty());
     }
 }

@@ -69,6 +69,11 @@ impl Script {
         }
     }
 
+    /// The same, but a grant is of 2 s until it is renewed.
+    pub(super) fn handing_over() -> Self {
+        Self { provisional: Ttl::secs(2).ok(), ..Self::new() }
+    }
+
     /// The next calls are answered like this, and those after them as the last one.
     pub(super) fn plan(&self, call: Call, answers: impl IntoIterator<Item = Answer>) -> &Self {
         let answers = answers.into_iter().collect();

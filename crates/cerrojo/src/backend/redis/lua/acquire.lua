@@ -6,6 +6,7 @@
 -- ARGV[7]  the waiter's lease in ms
 -- ARGV[8]  after how many ms a waiter asks again by itself, at the latest
 -- ARGV[9]  the same for the first in line of a foreign format, where nobody tells of a release
+-- ARGV[10] the asker's own time
 --
 -- Answers {1}, or {0, ask again in ms, PTTL, value, the server's time}.
 
@@ -48,7 +49,7 @@ local function wait_in_line(at, pttl)
   -- One that is stopped would leave it to nobody to see a foreign release.
   if is_foreign then first(at) end
   local again = ask_again_in(at, join(owner), pttl)
-  local want = {owner = owner, wake = at + again, ttl = tonumber(ttl), channel = channel, details = details}
+  local want = {owner = owner, wake = at + again, ttl = tonumber(ttl), asked = ARGV[10], channel = channel, details = details}
   keep_until(want, at, lease)
   return again
 end

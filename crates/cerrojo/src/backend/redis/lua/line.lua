@@ -2,13 +2,14 @@
 --
 -- KEYS[1]  the lock, as value.lua says
 -- KEYS[2]  the line: owners by their order
--- KEYS[3]  what each of them wants: `UNTIL WAKE TTL CHANNEL DETAILS`
+-- KEYS[3]  what each of them wants: `UNTIL WAKE TTL ASKED CHANNEL DETAILS`
 -- ARGV[1]  the owner who asks
 -- ARGV[2]  how long a lock that was handed over is the waiter's before it has confirmed, in ms
 -- ARGV[3]  flags: f a foreign format, o the asker overtakes, c publishing does not tell how many have heard it
 --
 -- UNTIL is the end of a waiter's own lease, WAKE when it asks again by itself: both in ms of the server's clock.
--- A waiter of whom nothing has been heard until then has left. Everything here has an expiry from its first instant.
+-- ASKED is the waiter's own time when its last request left; who is made the owner is told it, and counts from there.
+-- A waiter of whom nothing has been heard until UNTIL has left. Everything here has an expiry from its first instant.
 
 local lock, line, wants = KEYS[1], KEYS[2], KEYS[3]
 local owner, provisional = ARGV[1], tonumber(ARGV[2])
@@ -40,17 +41,18 @@ end
 local function want_of(who)
   local record = redis.call('HGET', wants, who)
   if not record then return nil end
-  local lease_end, wake, ttl, channel, details = string.match(record, '^(%d+) (%d+) (%d+) (%S+) (.*)$')
+  local lease_end, wake, ttl, asked, channel, details =
+    string.match(record, '^(%d+) (%d+) (%d+) (%d+) (%S+) (.*)$')
   if not lease_end then return nil end
   return {
     owner = who, lease_end = tonumber(lease_end), wake = tonumber(wake), ttl = tonumber(ttl),
-    channel = channel, details = details
+    asked = asked, channel = channel, details = details
   }
 end
 
 local function keep(want)
   local record = table.concat(
-    {whole(want.lease_end), whole(want.wake), whole(want.ttl), want.channel, want.details}, ' ')
+    {whole(want.lease_end), whole(want.wake), whole(want.ttl), want.asked, want.channel, want.details}, ' ')
   redis.call('HSET', wants, want.owner, record)
 end
 
@@ -89,7 +91,8 @@ end
 
 -- Whether anybody has heard it, as far as the server can tell.
 local function tell(want, what, ms)
-  local heard = redis.call('PUBLISH', want.channel, what .. ' ' .. whole(ms) .. ' ' .. want.owner)
+  local message = table.concat({what, whole(ms), want.asked, want.owner}, ' ')
+  local heard = redis.call('PUBLISH', want.channel, message)
   return hears_nothing or heard > 0
 end
 
