@@ -4,7 +4,7 @@
 -- KEYS[2]  the line: owners by their order
 -- KEYS[3]  what each of them wants: `UNTIL WAKE TTL ASKED CHANNEL DETAILS`
 -- ARGV[1]  the owner who asks
--- ARGV[2]  how long a lock that was handed over is the waiter's before it has confirmed, in ms
+-- ARGV[2]  how long a lock that was handed over is the waiter's before its first renewal, in ms
 -- ARGV[3]  flags: f a foreign format, o the asker overtakes, c publishing does not tell how many have heard it
 --
 -- UNTIL is the end of a waiter's own lease, WAKE when it asks again by itself: both in ms of the server's clock.
