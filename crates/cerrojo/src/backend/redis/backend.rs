@@ -30,7 +30,7 @@ pub const TICK: Duration = Duration::from_secs(10);
 /// How long a waiter keeps its place without a sign of life.
 pub(in crate::backend) const PLACE: Duration = Duration::from_secs(30);
 /// The same as [`TICK`] for the first in line of a foreign format, where nobody tells of a release.
-const POLL: Duration = Duration::from_millis(50);
+pub(in crate::backend) const POLL: Duration = Duration::from_millis(50);
 
 /// A renewal is given a sixth of its TTL, and this at least: after two without an answer there is time for a third, on a
 /// new connection.

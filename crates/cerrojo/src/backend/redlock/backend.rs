@@ -11,7 +11,7 @@ use redis::Cmd;
 use super::{
     super::redis::{
         Format,
-        backend::{PLACE, PROVISIONAL, TICK, millis, place},
+        backend::{PLACE, POLL, PROVISIONAL, TICK, millis, place},
         config::Config,
         dial::Dial,
         error::RedisError,
@@ -352,14 +352,16 @@ impl Waiting {
     }
 
     /// After how long to vote again, unless called earlier; `None`: what is lacking does not come with time.
-    fn again_in(&mut self, tally: &Tally, owner_len: usize) -> Option<Duration> {
+    fn again_in(&mut self, tally: &Tally, format: Format) -> Option<Duration> {
         if let Some(from) = tally.quorum_from() {
             return Some(from.remaining());
         }
         let free_in = tally.free_in_ms()?;
-        if tally.holder(owner_len).is_some() {
+        if tally.holder(format.owner_len()).is_some() {
             self.failed_rounds = 0;
-            return Some(Duration::from_millis(free_in + 1).min(rng::jitter(TICK)));
+            // Nobody tells us of another library's release.
+            let look = if format.is_foreign() { POLL } else { TICK };
+            return Some(Duration::from_millis(free_in + 1).min(rng::jitter(look)));
         }
         // Nobody has a majority: all back off by chance, and further each time.
         let pause = RETRY.0 * 2_u32.saturating_pow(self.failed_rounds.min(16));
@@ -411,7 +413,7 @@ impl Redlock {
                 Ok(lease) => return Ok(Acquired::Granted(lease)),
                 Err(tally) => tally,
             };
-            let again_in = waiting.again_in(&tally, inner.format.owner_len());
+            let again_in = waiting.again_in(&tally, inner.format);
             if !self.is_due(request, &mut waiting, again_in).await {
                 self.leave(request, owner, &waiting).await;
                 return self.refused(request, tally);
