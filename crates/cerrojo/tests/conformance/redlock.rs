@@ -101,7 +101,7 @@ impl Servers {
             proxies.iter().map(|proxy| format!("localhost:{}", proxy.port())).collect();
         // Servers that were started a moment ago would have no vote, and a busy machine needs more than 50 ms.
         let mut url = format!(
-            "://{}/{database}?restart_grace_ms=0&ttl_max_ms=86400000&node_limit_ms=1000",
+            "://{}/{database}?restart_grace_ms=0&ttl_max_ms=86400000&node_limit_ms=3000&call_limit_ms=3000",
             hosts.join(",")
         );
         if let Some(format) = set_up.format {
