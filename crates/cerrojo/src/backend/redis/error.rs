@@ -59,8 +59,11 @@ impl RedisError {
 
     /// The same of the first connection: a replica there was named by mistake, one that is there later is a failover under way.
     pub(in crate::backend) fn at_first(self, place: &str) -> Error {
-        let kind = if self.is_replica() { ErrorKind::Invalid } else { self.kind() };
-        Error::new(kind, self.message(place)).with_source(self)
+        Error::new(self.kind_at_first(), self.message(place)).with_source(self)
+    }
+
+    pub(in crate::backend) fn kind_at_first(&self) -> ErrorKind {
+        if self.is_replica() { ErrorKind::Invalid } else { self.kind() }
     }
 
     /// For what is wrong before there is a server.

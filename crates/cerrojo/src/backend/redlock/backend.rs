@@ -20,10 +20,10 @@ use super::{
         link::{Greeting, Link},
         script::{self as single, Script},
     },
-    ballot::{Asked, Nodes, Poll, Tally, hear_out, until_decided},
+    ballot::{Asked, Late, Nodes, Poll, Tally, hear_out, until_decided},
     config::{Builder, Settings},
     lease::RedlockLease,
-    node::{Node, Vote},
+    node::Node,
     quarantine::Register,
     script,
     summary::{Status, Summary},
@@ -38,6 +38,8 @@ use crate::{
 
 /// How long a round that nobody won waits before the next, at first and at most.
 const RETRY: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(250));
+/// How soon who waits for a node's grace looks whether another one is back.
+const BACK: Duration = Duration::from_secs(1);
 /// How many owners are remembered for whom a release was sent.
 const SPENT_MAX: usize = 1_024;
 
@@ -78,9 +80,25 @@ pub(super) struct Claim<'a> {
     pub(super) identity: &'a Identity,
 }
 
+/// A round that was no grant.
+struct Failed {
+    tally: Tally,
+    late: Late,
+}
+
+/// What is to be taken back, and behind what.
+#[derive(Clone, Copy)]
+pub(super) struct GivenBack<'a> {
+    pub(super) name: &'a LockName,
+    pub(super) owner: OwnerId,
+    pub(super) ttl: Ttl,
+    pub(super) then: Then<'a>,
+    pub(super) late: &'a Late,
+}
+
 /// What becomes of a place and of the others when something is taken back.
 #[derive(Clone, Copy)]
-enum Then<'a> {
+pub(super) enum Then<'a> {
     /// The asker tries again, from its place.
     Hush,
     /// The place is left, if there is one, and the first waiter called.
@@ -195,22 +213,27 @@ impl Inner {
         })
     }
 
-    /// Takes back what the owner holds. False: a majority did not know it.
-    pub(super) async fn release(
+    fn ask_to_release(
         &self,
-        name: &LockName,
-        owner: OwnerId,
-        ttl: Ttl,
-        place: Option<&[u8]>,
-    ) -> Result<bool> {
-        let (limit, call) = (self.limit(ttl), self.call_to_release(name, owner, Then::Call(place)));
-        let call = Arc::new(call);
-        let asked = self.ask_all(|node| {
-            let call = Arc::clone(&call);
-            async move { node.release(limit, &call).await }
-        });
+        numbers: impl IntoIterator<Item = usize>,
+        given_back: GivenBack<'_>,
+    ) -> Asked<Result<bool, RedisError>> {
+        let GivenBack { name, owner, ttl, then, late } = given_back;
+        let (limit, call) = (self.limit(ttl), Arc::new(self.call_to_release(name, owner, then)));
+        self.ask_some(numbers, |node| {
+            let (call, late) = (Arc::clone(&call), late.clone());
+            async move {
+                late.over(node.number).await;
+                node.release(limit, &call).await
+            }
+        })
+    }
+
+    /// Takes back what the owner holds. False: a majority did not know it.
+    pub(super) async fn release(&self, given_back: GivenBack<'_>) -> Result<bool> {
+        let asked = self.ask_to_release(0..self.nodes.len(), given_back);
         let poll = self.poll(asked).await;
-        self.answer("release", name, &poll)
+        self.answer("release", given_back.name, &poll)
     }
 
     /// Sets the TTL anew where the owner has the lock; and where a majority says that it has, gives it back to those who have
@@ -250,7 +273,7 @@ impl Inner {
         request: &Request,
         owner: OwnerId,
         place: Option<&[u8]>,
-    ) -> Result<RedlockLease, Tally> {
+    ) -> Result<RedlockLease, Failed> {
         let counted_from = Instant::now();
         let (name, ttl, identity) = (request.name(), request.ttl(), request.identity());
         let call = self.call_to_acquire(&Claim { name, owner, ttl, identity }, place);
@@ -262,8 +285,8 @@ impl Inner {
         let mut tally = Tally::new(self.count());
         let node = |number: usize| self.nodes.get(number).map_or("", |node| &node.place);
         until_decided(&mut asked, |number, vote| tally.count(number, node(number), vote)).await;
+        let late = Late::of(tally.voted.clone(), asked);
         if tally.has_quorum() && self.is_worth_it(counted_from, ttl) {
-            hear_out(asked);
             return Ok(RedlockLease {
                 store: Arc::clone(self),
                 name: name.clone(),
@@ -272,10 +295,11 @@ impl Inner {
                 counted_from,
                 identity: Arc::clone(identity),
                 place: place.map(<[u8]>::to_vec),
+                late,
             });
         }
-        self.withdraw(request, owner, &tally, asked).await;
-        Err(tally)
+        self.withdraw(request, owner, &late).await;
+        Err(Failed { tally, late })
     }
 
     /// Whether enough is left of the validity to be used.
@@ -288,30 +312,16 @@ impl Inner {
     /// Gives back a failed round everywhere: on each node behind the call that it answers, or may still answer.
     ///
     /// Ready when those have it back that voted, so that the next round does not meet this one.
-    async fn withdraw(
-        self: &Arc<Self>,
-        request: &Request,
-        owner: OwnerId,
-        tally: &Tally,
-        mut pending: Asked<Vote>,
-    ) {
+    async fn withdraw(&self, request: &Request, owner: OwnerId, late: &Late) {
         if owner == request.owner() {
             self.note_spent(owner);
         }
-        let (limit, call) = (
-            self.limit(request.ttl()),
-            Arc::new(self.call_to_release(request.name(), owner, Then::Hush)),
-        );
-        let give_back =
-            move |node: Node, call: Arc<Cmd>| async move { node.release(limit, &call).await };
-        let is_voter = |number: &usize| tally.voted.contains(number);
-        let (voters, others): (Vec<_>, Vec<_>) = (0..self.nodes.len()).partition(is_voter);
-        let mut voters = self.ask_some(voters, |node| give_back(node, Arc::clone(&call)));
-        let inner = Arc::clone(self);
-        tokio::spawn(async move {
-            until_decided(&mut pending, |_, _| false).await;
-            hear_out(inner.ask_some(others, |node| give_back(node, Arc::clone(&call))));
-        });
+        let (name, ttl) = (request.name(), request.ttl());
+        let given_back = GivenBack { name, owner, ttl, then: Then::Hush, late };
+        let (voters, others): (Vec<_>, Vec<_>) =
+            (0..self.nodes.len()).partition(|number| late.has_voted(*number));
+        hear_out(self.ask_to_release(others, given_back));
+        let mut voters = self.ask_to_release(voters, given_back);
         until_decided(&mut voters, |_, _| false).await;
     }
 
@@ -354,7 +364,8 @@ impl Waiting {
     /// After how long to vote again, unless called earlier; `None`: what is lacking does not come with time.
     fn again_in(&mut self, tally: &Tally, format: Format) -> Option<Duration> {
         if let Some(from) = tally.quorum_from() {
-            return Some(from.remaining());
+            let back = if tally.has_errors() { rng::jitter(BACK) } else { Duration::MAX };
+            return Some(from.remaining().min(back));
         }
         let free_in = tally.free_in_ms()?;
         if tally.holder(format.owner_len()).is_some() {
@@ -409,14 +420,14 @@ impl Redlock {
         let (inner, mut waiting) = (&self.inner, Waiting::of(request));
         let mut owner = inner.owner_of_round(request);
         loop {
-            let tally = match inner.round(request, owner, waiting.id.as_deref()).await {
+            let failed = match inner.round(request, owner, waiting.id.as_deref()).await {
                 Ok(lease) => return Ok(Acquired::Granted(lease)),
-                Err(tally) => tally,
+                Err(failed) => failed,
             };
-            let again_in = waiting.again_in(&tally, inner.format);
+            let again_in = waiting.again_in(&failed.tally, inner.format);
             if !self.is_due(request, &mut waiting, again_in).await {
-                self.leave(request, owner, &waiting).await;
-                return self.refused(request, tally);
+                self.leave(request, owner, &waiting, &failed.late).await;
+                return self.refused(request, failed.tally);
             }
             owner = OwnerId::random();
         }
@@ -443,12 +454,12 @@ impl Redlock {
     }
 
     /// What cannot be taken back now ends by itself.
-    async fn leave(&self, request: &Request, owner: OwnerId, waiting: &Waiting) {
+    async fn leave(&self, request: &Request, owner: OwnerId, waiting: &Waiting, late: &Late) {
         let Some(id) = &waiting.id else {
             return;
         };
-        let left = self.inner.release(request.name(), owner, request.ttl(), Some(id)).await;
-        if let Err(error) = left {
+        let (name, ttl, then) = (request.name(), request.ttl(), Then::Call(Some(id)));
+        if let Err(error) = self.inner.release(GivenBack { name, owner, ttl, then, late }).await {
             tracing::debug!(lock = %request.name(), %error, "could not leave the lines");
         }
     }
@@ -484,7 +495,9 @@ impl Backend for Redlock {
 
     async fn give_back(&self, name: &LockName, owner: OwnerId) -> Result<()> {
         self.inner.note_spent(owner);
-        match self.inner.release(name, owner, self.inner.settings.ttl_max, None).await? {
+        let (ttl, late) = (self.inner.settings.ttl_max, &Late::default());
+        let given_back = GivenBack { name, owner, ttl, then: Then::Call(None), late };
+        match self.inner.release(given_back).await? {
             true => Ok(()),
             false => Err(not_held(name)),
         }
@@ -497,7 +510,8 @@ impl Backend for Redlock {
             false => Err(not_held(name)),
             true => {
                 let (store, name) = (Arc::clone(&self.inner), name.clone());
-                Ok(RedlockLease { store, name, owner, ttl, counted_from, identity, place: None })
+                let (place, late) = (None, Late::default());
+                Ok(RedlockLease { store, name, owner, ttl, counted_from, identity, place, late })
             }
         }
     }

@@ -3,6 +3,7 @@
 use std::{future::Future, pin::Pin};
 
 use futures_util::{StreamExt, stream::FuturesUnordered};
+use tokio_util::sync::CancellationToken;
 
 use super::{
     super::redis::{error::RedisError, format::Seen},
@@ -37,10 +38,42 @@ pub(super) async fn until_decided<T>(
     }
 }
 
-/// Hears the rest in the background, so that a dead connection is noticed; each node's time limit bounds that.
-pub(super) fn hear_out<T: Send + 'static>(mut asked: Asked<T>) {
+/// Hears the rest in the background, so that a dead connection is noticed; each node's time limit bounds that. Cancels the
+/// token when nothing will be sent any more.
+pub(super) fn hear_out<T: Send + 'static>(mut asked: Asked<T>) -> CancellationToken {
+    let heard = CancellationToken::new();
+    let ends = heard.clone().drop_guard();
     if !asked.is_empty() {
-        tokio::spawn(async move { while asked.next().await.is_some() {} });
+        tokio::spawn(async move {
+            while asked.next().await.is_some() {}
+            drop((asked, ends));
+        });
+    }
+    heard
+}
+
+/// The nodes that had not voted yet when a round was decided. What is still to be sent to them, for want of a connection or
+/// of the script, must not be overtaken by what takes it back.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Late {
+    voted: Vec<usize>,
+    heard: Option<CancellationToken>,
+}
+
+impl Late {
+    pub(super) fn of<T: Send + 'static>(voted: Vec<usize>, asked: Asked<T>) -> Self {
+        Self { voted, heard: Some(hear_out(asked)) }
+    }
+
+    pub(super) fn has_voted(&self, number: usize) -> bool {
+        self.voted.contains(&number)
+    }
+
+    /// Ready when nothing of that round will be sent to the node any more.
+    pub(super) async fn over(&self, number: usize) {
+        if let Some(heard) = self.heard.as_ref().filter(|_| !self.has_voted(number)) {
+            heard.cancelled().await;
+        }
     }
 }
 
@@ -139,6 +172,11 @@ impl Tally {
             let same = self.conflicts.iter().filter(|other| owner(other) == owner(one));
             same.count() >= self.nodes.quorum()
         })
+    }
+
+    /// Whether a node failed that may be back at any time.
+    pub(super) fn has_errors(&self) -> bool {
+        self.failures.iter().any(|failure| failure.quarantined_until.is_none())
     }
 
     /// When enough nodes have left quarantine to make a majority, if that is what it lacks.

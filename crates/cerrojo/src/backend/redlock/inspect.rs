@@ -41,9 +41,10 @@ impl Inner {
         .await;
         self.compare(&offsets);
         let place = |number: usize| self.nodes.get(number).map_or("", |node| &node.place);
-        let never = failures.iter().position(|(_, error)| error.kind() == ErrorKind::Invalid);
+        let is_never = |error: &RedisError| error.kind_at_first() == ErrorKind::Invalid;
+        let never = failures.iter().position(|(_, error)| is_never(error));
         match never.map(|at| failures.swap_remove(at)) {
-            Some((number, error)) => Err(error.at(place(number))),
+            Some((number, error)) => Err(error.at_first(place(number))),
             None if offsets.len() >= self.count().quorum() => Ok(()),
             None => {
                 let why = failures.iter().map(|(number, error)| error.message(place(*number)));

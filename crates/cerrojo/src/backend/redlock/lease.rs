@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use super::backend::{Claim, Inner};
+use super::{
+    backend::{Claim, GivenBack, Inner, Then},
+    ballot::Late,
+};
 use crate::{
     Identity, LockName, NoToken, Result, Ttl,
     clock::Instant,
@@ -21,6 +24,8 @@ pub struct RedlockLease {
     pub(super) identity: Arc<Identity>,
     /// The place in the lines that it waited from.
     pub(super) place: Option<Vec<u8>>,
+    /// The nodes that had not voted yet when it was granted.
+    pub(super) late: Late,
 }
 
 impl Lease for RedlockLease {
@@ -51,8 +56,10 @@ impl Lease for RedlockLease {
     }
 
     async fn release(&mut self) -> Result<()> {
-        let place = self.place.as_deref();
-        match self.store.release(&self.name, self.owner, self.ttl, place).await? {
+        let Self { name, owner, ttl, late, .. } = &*self;
+        let then = Then::Call(self.place.as_deref());
+        let given_back = GivenBack { name, owner: *owner, ttl: *ttl, then, late };
+        match self.store.release(given_back).await? {
             true => Ok(()),
             false => Err(not_held(&self.name)),
         }

@@ -23,7 +23,7 @@ use crate::clock::Instant;
 pub(super) struct Node {
     pub(super) place: Arc<str>,
     pub(super) link: Arc<Link>,
-    number: usize,
+    pub(super) number: usize,
     register: Arc<Register>,
 }
 

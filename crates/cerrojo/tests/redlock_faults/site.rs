@@ -1,0 +1,210 @@
+//! What a trial has at hand.
+
+use std::{error::Error as _, future::Future, io, time::Duration};
+
+use cerrojo::{
+    ApproximateGuard, Error, ErrorKind, Instant, LeaseState, Locker, OwnerId, Result, Ttl,
+    backend::redlock::{Redlock, Status, Summary},
+    clock,
+};
+use cerrojo_testbed::{Proxy, RedisBuilder, RedisServer};
+use libtest_mimic::{Failed, Trial};
+
+/// Longer than anything takes on a busy machine; it only bounds a test that fails.
+pub(crate) const LONG: Duration = Duration::from_secs(30);
+/// No trial takes longer.
+const TRIAL_LIMIT: Duration = Duration::from_secs(150);
+
+pub(crate) type Outcome = std::result::Result<(), Failed>;
+pub(crate) type Locks = Locker<Redlock>;
+
+pub(crate) fn trial<F: Future<Output = Outcome> + 'static>(name: &str, proof: fn() -> F) -> Trial {
+    Trial::test(name, move || runtime().block_on(bounded(proof())))
+}
+
+pub(crate) async fn bounded(proof: impl Future<Output = Outcome>) -> Outcome {
+    clock::within(TRIAL_LIMIT, proof).await?
+}
+
+/// A runtime whose keepers run while the trial itself blocks.
+pub(crate) fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+}
+
+/// A server behind a proxy.
+pub(crate) struct Node {
+    pub(crate) server: RedisServer,
+    pub(crate) proxy: Proxy,
+}
+
+impl Node {
+    pub(crate) fn of(builder: &RedisBuilder) -> io::Result<Self> {
+        let server = builder.start()?;
+        let proxy = Proxy::start(server.port())?;
+        Ok(Self { server, proxy })
+    }
+
+    /// Cannot be reached, and ends the connections that there are.
+    pub(crate) fn go_down(&self) -> io::Result<()> {
+        self.proxy.refuse()?;
+        self.proxy.reset()
+    }
+
+    pub(crate) fn has_key(&self, key: &str) -> io::Result<bool> {
+        Ok(self.server.command(&["EXISTS", key])? == "1")
+    }
+
+    /// Who has a lock here, as all 32 digits.
+    pub(crate) fn owner_of(&self, name: &str) -> io::Result<String> {
+        let value = self.server.command(&["GET", &key(name)])?.to_string();
+        Ok(value.chars().take(32).collect())
+    }
+}
+
+/// The key of a lock.
+pub(crate) fn key(name: &str) -> String {
+    format!("cerrojo:{{{name}}}")
+}
+
+/// Several nodes of one store.
+pub(crate) struct Fleet {
+    pub(crate) nodes: Vec<Node>,
+}
+
+impl Fleet {
+    pub(crate) fn start(nodes: usize) -> io::Result<Self> {
+        Self::of(nodes, &RedisServer::builder())
+    }
+
+    pub(crate) fn of(nodes: usize, builder: &RedisBuilder) -> io::Result<Self> {
+        let nodes: io::Result<_> = (0..nodes).map(|_| Node::of(builder)).collect();
+        Ok(Self { nodes: nodes? })
+    }
+
+    /// All nodes, with these options; others that a trial is not about suit servers started a moment ago on a busy machine.
+    pub(crate) fn url(&self, options: &str) -> String {
+        let hosts: Vec<_> = self.nodes.iter().map(|node| node.proxy.address()).collect();
+        let mut url = format!("redlock://{}?{options}", hosts.join(","));
+        for other in ["restart_grace_ms=0", "node_limit_ms=1000", "call_limit_ms=2000"] {
+            let (name, _) = other.split_once('=').unwrap();
+            if !options.contains(name) {
+                url = format!("{url}&{other}");
+            }
+        }
+        url
+    }
+
+    /// Connections of its own.
+    pub(crate) async fn locks(&self) -> Result<Locks> {
+        connect(&self.url("")).await
+    }
+
+    /// At how many nodes this owner has the lock.
+    pub(crate) fn held_at(&self, name: &str, owner: OwnerId) -> usize {
+        let owner = owner.to_hex();
+        let has = |node: &&Node| node.owner_of(name).is_ok_and(|there| there == owner);
+        self.nodes.iter().filter(has).count()
+    }
+
+    /// At how many nodes anybody has the lock.
+    pub(crate) fn keys(&self, name: &str) -> usize {
+        self.nodes.iter().filter(|node| node.has_key(&key(name)).unwrap_or(true)).count()
+    }
+
+    /// The owner has the lock everywhere: whoever was late to grant it, or had lost it, has it by now.
+    pub(crate) async fn held_everywhere(&self, name: &str, guard: &ApproximateGuard) -> Outcome {
+        let all = self.nodes.len();
+        eventually("held everywhere", || Ok(self.held_at(name, guard.owner()) == all)).await
+    }
+
+    pub(crate) async fn held_nowhere(&self, name: &str) -> Outcome {
+        eventually("held nowhere", || Ok(self.keys(name) == 0)).await
+    }
+}
+
+/// A busy machine may need longer than a short limit allows.
+pub(crate) async fn connect(url: &str) -> Result<Locks> {
+    let mut tries = 10;
+    loop {
+        match Redlock::connect(url).await {
+            Err(error) if error.kind() == ErrorKind::Unavailable && tries > 0 => tries -= 1,
+            connected => return connected.map(Locker::new),
+        }
+    }
+}
+
+pub(crate) fn ttl(millis: u64) -> Ttl {
+    Ttl::millis(millis).unwrap()
+}
+
+pub(crate) fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// Comes true within [`LONG`]; what fails meanwhile is not true yet.
+pub(crate) async fn eventually(what: &str, mut is_so: impl FnMut() -> io::Result<bool>) -> Outcome {
+    let end = Instant::now() + LONG;
+    while Instant::now() < end {
+        if is_so().unwrap_or(false) {
+            return Ok(());
+        }
+        clock::sleep(millis(10)).await;
+    }
+    Err(format!("not within {LONG:?}: {what}").into())
+}
+
+/// The lock is ours now and its renewals go on.
+pub(crate) async fn goes_on(guard: &ApproximateGuard) -> Outcome {
+    let before = guard.renewals();
+    eventually("two renewals", || Ok(guard.renewals() >= before + 2)).await?;
+    assert_ne!(guard.state(), LeaseState::Lost);
+    Ok(())
+}
+
+/// Reads lost, which is final.
+pub(crate) async fn is_lost(guard: &ApproximateGuard) -> Outcome {
+    clock::within(LONG, guard.lost()).await?;
+    assert_eq!((guard.state(), guard.valid_until()), (LeaseState::Lost, None));
+    Ok(())
+}
+
+/// All of it works: a new grant, its renewals, its release, and the next grant.
+pub(crate) async fn works(locks: &Locks, name: &str) -> Outcome {
+    let guard = locks.acquire(name).ttl(ttl(1_500)).wait(LONG).await?;
+    goes_on(&guard).await?;
+    guard.release().await?;
+    Ok(locks.acquire(name).wait(LONG).await?.release().await?)
+}
+
+pub(crate) fn kind<T>(answer: Result<T>) -> Option<ErrorKind> {
+    answer.err().map(|error| error.kind())
+}
+
+/// Why there was no grant.
+pub(crate) fn summary(error: &Error) -> std::result::Result<Summary, Failed> {
+    let found = error.source().and_then(|source| source.downcast_ref::<Summary>());
+    found.cloned().ok_or_else(|| format!("no summary in {error:?}").into())
+}
+
+/// The summary of one attempt that is refused.
+pub(crate) async fn refused(
+    locks: &Locks,
+    name: &str,
+    status: Status,
+) -> std::result::Result<Summary, Failed> {
+    let error = locks.try_acquire(name).ttl(ttl(30_000)).await.err().ok_or("granted")?;
+    let summary = summary(&error)?;
+    if summary.status != status {
+        return Err(format!("{status:?} was expected, not {summary}").into());
+    }
+    Ok(summary)
+}
+
+/// An error of this kind, whose message has all these words.
+pub(crate) fn check_error(error: &Error, kind: ErrorKind, words: &[&str]) -> Outcome {
+    let said = error.to_string();
+    if error.kind() == kind && words.iter().all(|word| said.contains(word)) {
+        return Ok(());
+    }
+    Err(format!("expected {kind:?} and {words:?}, but {:?}: {said}", error.kind()).into())
+}
