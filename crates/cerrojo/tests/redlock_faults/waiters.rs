@@ -27,6 +27,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("a_stopped_waiter_keeps_nobody_up", stopped_waiter),
         trial("a_stopped_holder_keeps_others_up_for_its_ttl", stopped_holder),
         trial("waiters_outlive_a_node_that_hangs", hung_node),
+        trial("a_node_that_hangs_costs_contending_waiters_its_limit_once", hung_for_long),
     ]
 }
 
@@ -75,15 +76,26 @@ async fn distances() -> Outcome {
 }
 
 async fn contend(fleet: &Fleet) -> Outcome {
-    let (counter, end) = (Arc::new(AtomicU64::new(0)), Instant::now() + millis(LENGTH_MS));
-    let mut all = tokio::task::JoinSet::new();
-    for _ in 0..4 {
-        all.spawn(count(fleet.locks().await?, Arc::clone(&counter), end));
-    }
-    let entered = all.join_all().await.into_iter().collect::<Result<Vec<u64>, _>>()?;
-    assert_eq!(counter.load(Ordering::Relaxed), entered.iter().sum::<u64>(), "a lost update");
-    nobody_starves(&entered);
+    nobody_starves(&counted(four(fleet).await?).await?);
     Ok(())
+}
+
+async fn four(fleet: &Fleet) -> cerrojo::Result<Vec<Locks>> {
+    let mut all = Vec::new();
+    for _ in 0..4 {
+        all.push(fleet.locks().await?);
+    }
+    Ok(all)
+}
+
+/// How often each entered.
+async fn counted(all: Vec<Locks>) -> Result<Vec<u64>, Failed> {
+    let (counter, end) = (Arc::new(AtomicU64::new(0)), Instant::now() + millis(LENGTH_MS));
+    let counts = all.into_iter().map(|locks| count(locks, Arc::clone(&counter), end));
+    let entered = counts.collect::<tokio::task::JoinSet<_>>().join_all().await;
+    let entered = entered.into_iter().collect::<Result<Vec<u64>, _>>()?;
+    assert_eq!(counter.load(Ordering::Relaxed), entered.iter().sum::<u64>(), "a lost update");
+    Ok(entered)
 }
 
 /// Reads, waits, and writes: only a lock makes that right.
@@ -168,5 +180,16 @@ async fn hung_node() -> Outcome {
     for released in waiting.join_all().await {
         released?;
     }
+    Ok(())
+}
+
+/// Those who split the votes of the two others wait for it, and keep the lock from all: not each time, or hardly anybody
+/// would ever enter. The node's limit here is a quarter of the time.
+async fn hung_for_long() -> Outcome {
+    let fleet = Fleet::start(3)?;
+    let all = four(&fleet).await?;
+    fleet.nodes[0].server.freeze()?;
+    let entered = counted(all).await?;
+    assert!(entered.iter().sum::<u64>() >= 100, "{entered:?}");
     Ok(())
 }

@@ -23,6 +23,8 @@ pub(in crate::backend) enum RedisError {
     /// Why there was no connection a moment ago.
     #[error(transparent)]
     Resting(Arc<RedisError>),
+    #[error("it has left a call without an answer, and is being connected anew")]
+    Silent,
     #[error("all connections that wait for replicas were busy for {0:?}")]
     Busy(Duration),
     #[error("the call failed")]
@@ -104,9 +106,11 @@ impl RedisError {
             | Self::Anonymous => ErrorKind::Invalid,
             Self::Dial(error) => kind_of_dial(error),
             Self::Resting(error) => error.kind(),
-            Self::Replica | Self::DialTooSlow(_) | Self::Busy(_) | Self::Replicas { .. } => {
-                ErrorKind::Unavailable
-            }
+            Self::Replica
+            | Self::DialTooSlow(_)
+            | Self::Silent
+            | Self::Busy(_)
+            | Self::Replicas { .. } => ErrorKind::Unavailable,
             Self::Call(error) => kind_of_call(error),
             Self::NoAnswer(_) | Self::Answer(_) => ErrorKind::Indeterminate,
         }

@@ -161,6 +161,21 @@ impl Link {
         answer
     }
 
+    /// Whether the server has left the last call without an answer, or could not be connected.
+    pub(in crate::backend) fn is_silent(&self) -> bool {
+        self.timeouts.load(Ordering::Relaxed) > 0 || self.read().failure.is_some()
+    }
+
+    /// Without a connection there is one for those who come later: nobody waits for it here.
+    pub(in crate::backend) fn connected_now(self: &Arc<Self>) -> Result<(), RedisError> {
+        if self.present().is_some() {
+            return Ok(());
+        }
+        let failure = self.read().failure.as_ref().map(|failure| Arc::clone(&failure.error));
+        self.start_dialing()?;
+        Err(failure.map_or(RedisError::Silent, RedisError::Resting))
+    }
+
     pub(in crate::backend) async fn connection_within(
         self: &Arc<Self>,
         limit: Duration,

@@ -100,6 +100,8 @@ impl Builder {
     }
 
     /// How long a node is given to answer: a twentieth of the TTL unless set, but at least 50 ms.
+    ///
+    /// One that has left a call without an answer is given no more than 50 ms for its vote until it answers again.
     #[must_use]
     pub fn node_limit(mut self, limit: Duration) -> Self {
         self.settings.node_limit = Some(limit);

@@ -18,6 +18,10 @@ use super::{
 };
 use crate::clock::Instant;
 
+/// How long a node is given that has left the last call without an answer. Whoever lacks its vote alone keeps the lock from
+/// all others meanwhile, so that a node that stands still may cost its whole time limit only once.
+const SILENT_LIMIT: Duration = Duration::from_millis(50);
+
 /// A connection to one node, and its number among them.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
@@ -55,9 +59,10 @@ impl Node {
     /// A node in quarantine is not asked.
     pub(super) async fn acquire(&self, limit: Duration, call: &Cmd) -> Vote {
         // What may have to be connected again may have been restarted: that comes first.
-        if let Err(error) = self.link.connection_within(limit).await {
-            return Vote::Failed(Reason::Error(error));
-        }
+        let limit = match self.connected_within(limit).await {
+            Ok(limit) => limit,
+            Err(error) => return Vote::Failed(Reason::Error(error)),
+        };
         if let Some(until) = self.register.quarantined_until(self.number) {
             return Vote::Failed(Reason::QuarantinedUntil(until));
         }
@@ -70,6 +75,16 @@ impl Node {
             }
             Err(error) => Vote::Failed(Reason::Error(error)),
         }
+    }
+
+    /// How long it is given to vote, now that it is connected.
+    async fn connected_within(&self, limit: Duration) -> Result<Duration, RedisError> {
+        if self.link.is_silent() {
+            self.link.connected_now()?;
+            return Ok(limit.min(SILENT_LIMIT));
+        }
+        self.link.connection_within(limit).await?;
+        Ok(limit)
     }
 
     /// Gives the lock back to one whose lease goes on; in quarantine too. True: the owner has it here.
