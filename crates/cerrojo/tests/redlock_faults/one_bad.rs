@@ -2,12 +2,14 @@
 
 use std::{io, time::Duration};
 
-use cerrojo::{Instant, LeaseState};
+use cerrojo::{Instant, LeaseState, clock};
 use cerrojo_testbed::Direction;
 use libtest_mimic::{Failed, Trial};
 use tokio::runtime::Handle;
 
-use crate::site::{Fleet, LONG, Locks, Node, Outcome, connect, eventually, goes_on, trial, ttl};
+use crate::site::{
+    Fleet, LONG, Locks, Node, Outcome, connect, eventually, goes_on, millis, trial, ttl,
+};
 
 /// What a node is given to answer.
 const LIMIT: Duration = Duration::from_millis(250);
@@ -102,6 +104,8 @@ async fn cycles_of(locks: Locks, name: String) -> cerrojo::Result<usize> {
     for _ in 0..CYCLES / TASKS {
         locks.acquire(name.as_str()).ttl(ttl(30_000)).wait(LONG).await?.release().await?;
         most = most.max(alive());
+        // All together last for several limits, so that what piles up is told from what is under way.
+        clock::sleep(millis(8)).await;
     }
     Ok(most)
 }

@@ -1,7 +1,5 @@
 //! What users of RedLock.NET rely on, and what it keeps of that: here it is kept.
 
-use std::time::Duration;
-
 use cerrojo::{ApproximateGuard, ErrorKind, Instant, LeaseState, clock};
 use cerrojo_testbed::RedisServer;
 use libtest_mimic::{Failed, Trial};
@@ -70,8 +68,8 @@ async fn renew_and_release() -> Outcome {
         let guard = locks.acquire("a").ttl(ttl(600)).wait(LONG).await?;
         // One node lacks it, so that a renewal gives it back.
         fleet.nodes[round % 3].server.command(&["DEL", "cerrojo:{a}"])?;
-        let due = guard.valid_until().ok_or("lost at once")? - millis(400);
-        clock::sleep_until(due + Duration::from_micros(500) * u32::try_from(round)?).await;
+        let due = guard.valid_until().ok_or("lost at once")? - millis(430);
+        clock::sleep_until(due + millis(u64::try_from(round)?)).await;
         guard.release().await?;
         fleet.held_nowhere("a").await?;
     }

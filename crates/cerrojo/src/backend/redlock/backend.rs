@@ -221,10 +221,16 @@ impl Inner {
         let GivenBack { name, owner, ttl, then, late } = given_back;
         let (limit, call) = (self.limit(ttl), Arc::new(self.call_to_release(name, owner, then)));
         self.ask_some(numbers, |node| {
-            let (call, late) = (Arc::clone(&call), late.clone());
+            let (call, late) = (Arc::clone(&call), late.until_over(node.number));
             async move {
-                late.over(node.number).await;
-                node.release(limit, &call).await
+                let given = node.release(limit, &call).await;
+                match late {
+                    Some(over) if !matches!(given, Ok(true)) => {
+                        over.await;
+                        node.release(limit, &call).await
+                    }
+                    _ => given,
+                }
             }
         })
     }
@@ -285,7 +291,7 @@ impl Inner {
         let mut tally = Tally::new(self.count());
         let node = |number: usize| self.nodes.get(number).map_or("", |node| &node.place);
         until_decided(&mut asked, |number, vote| tally.count(number, node(number), vote)).await;
-        let late = Late::of(tally.voted.clone(), asked);
+        let late = Late::of(&tally.voted, asked);
         if tally.has_quorum() && self.is_worth_it(counted_from, ttl) {
             return Ok(RedlockLease {
                 store: Arc::clone(self),

@@ -1,6 +1,6 @@
 //! Asking all nodes at once, and answering as soon as the majority has.
 
-use std::{future::Future, pin::Pin};
+use std::{future::Future, pin::Pin, sync::Arc};
 
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use tokio_util::sync::CancellationToken;
@@ -53,27 +53,29 @@ pub(super) fn hear_out<T: Send + 'static>(mut asked: Asked<T>) -> CancellationTo
 }
 
 /// The nodes that had not voted yet when a round was decided. What is still to be sent to them, for want of a connection or
-/// of the script, must not be overtaken by what takes it back.
+/// of the script, may be overtaken by what takes it back.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Late {
-    voted: Vec<usize>,
+    voted: Arc<[usize]>,
     heard: Option<CancellationToken>,
 }
 
 impl Late {
-    pub(super) fn of<T: Send + 'static>(voted: Vec<usize>, asked: Asked<T>) -> Self {
-        Self { voted, heard: Some(hear_out(asked)) }
+    pub(super) fn of<T: Send + 'static>(voted: &[usize], asked: Asked<T>) -> Self {
+        Self { voted: voted.into(), heard: Some(hear_out(asked)) }
     }
 
     pub(super) fn has_voted(&self, number: usize) -> bool {
         self.voted.contains(&number)
     }
 
-    /// Ready when nothing of that round will be sent to the node any more.
-    pub(super) async fn over(&self, number: usize) {
-        if let Some(heard) = self.heard.as_ref().filter(|_| !self.has_voted(number)) {
-            heard.cancelled().await;
-        }
+    /// What ends when nothing of that round will be sent to the node any more; `None`: that is so already.
+    pub(super) fn until_over(
+        &self,
+        number: usize,
+    ) -> Option<impl Future<Output = ()> + Send + use<>> {
+        let heard = self.heard.as_ref().filter(|heard| !heard.is_cancelled())?;
+        (!self.has_voted(number)).then(|| heard.clone().cancelled_owned())
     }
 }
 
