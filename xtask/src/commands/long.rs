@@ -12,6 +12,7 @@ const TARGETS: &[(&str, &str)] = &[
     ("cerrojo", "local_power_loss"),
     ("cerrojo", "local_races"),
     ("cerrojo", "redis_faults"),
+    ("cerrojo", "redlock_faults"),
 ];
 
 /// Runs the long forms, minutes each, one after the other, up to the first that fails.

@@ -37,7 +37,10 @@ fn nobody_starves(entered: &[u64]) {
     assert!(*fewest >= 3 && most / fewest <= 20, "{entered:?}");
 }
 
-const LENGTH_MS: u64 = 4_000;
+/// How long they contend: the short form, or the long one with `CERROJO_TEST_LONG`.
+fn length_ms() -> u64 {
+    if std::env::var_os("CERROJO_TEST_LONG").is_some() { 10_000 } else { 4_000 }
+}
 
 async fn processes() -> Outcome {
     let fleet = Fleet::start(3)?;
@@ -45,7 +48,7 @@ async fn processes() -> Outcome {
     let file = folder.path().join("counter");
     fs::write(&file, "0")?;
     let path = file.to_str().ok_or("no UTF-8")?;
-    let start = |_| child::counter(&fleet.url(""), path, LENGTH_MS);
+    let start = |_| child::counter(&fleet.url(""), path, length_ms());
     let mut children = (0..5).map(start).collect::<Result<Vec<_>, Failed>>()?;
     for child in &mut children {
         child.say("go")?;
@@ -90,7 +93,7 @@ async fn four(fleet: &Fleet) -> cerrojo::Result<Vec<Locks>> {
 
 /// How often each entered.
 async fn counted(all: Vec<Locks>) -> Result<Vec<u64>, Failed> {
-    let (counter, end) = (Arc::new(AtomicU64::new(0)), Instant::now() + millis(LENGTH_MS));
+    let (counter, end) = (Arc::new(AtomicU64::new(0)), Instant::now() + millis(length_ms()));
     let counts = all.into_iter().map(|locks| count(locks, Arc::clone(&counter), end));
     let entered = counts.collect::<tokio::task::JoinSet<_>>().join_all().await;
     let entered = entered.into_iter().collect::<Result<Vec<u64>, _>>()?;
