@@ -17,7 +17,7 @@ use crate::{
 
 const LENGTH_MS: u64 = 600;
 /// Longer than it may take until a client no longer asks the server that stands still.
-const STOPPED_MS: u64 = 2_000;
+const STOPPED_MS: u64 = 1_600;
 
 /// What is measured, by how many servers there are.
 const FIGURES: [(usize, [&str; 3]); 2] = [

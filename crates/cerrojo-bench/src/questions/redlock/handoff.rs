@@ -9,7 +9,7 @@ use super::{
 use crate::{Result, args::Args, harness::Question};
 
 /// Long enough that all have seen several hand-offs, also where there are few.
-const LENGTH_MS: u64 = 3_000;
+const LENGTH_MS: u64 = 2_500;
 const NODES: usize = 3;
 
 pub(in super::super) fn by_tasks(args: &Args) -> Result<Question> {

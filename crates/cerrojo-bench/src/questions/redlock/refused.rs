@@ -15,7 +15,6 @@ use crate::{
     harness::{Played, Question},
 };
 
-const LENGTH_MS: u64 = 1_500;
 const NODES: usize = 3;
 const PROCESSES: usize = 8;
 /// Long enough that most are refused, short enough that all race for it often.
@@ -27,15 +26,24 @@ const ARRIVAL: Duration = Duration::from_millis(100);
 /// In which state the nodes are, and what is measured is called then.
 struct State {
     stopped: usize,
+    length_ms: u64,
     refused: &'static str,
     granted: &'static str,
     left: &'static str,
 }
 
 const STATES: [State; 2] = [
-    State { stopped: 0, refused: "refused", granted: "granted", left: "keys left behind" },
+    State {
+        stopped: 0,
+        length_ms: 1_500,
+        refused: "refused",
+        granted: "granted",
+        left: "keys left behind",
+    },
     State {
         stopped: 1,
+        // More than the 1.5 s that a node is given.
+        length_ms: 3_500,
         refused: "refused, 1 node stopped",
         granted: "granted, 1 node stopped",
         left: "keys left behind, 1 node stopped until the end",
@@ -44,17 +52,22 @@ const STATES: [State; 2] = [
 
 pub(in super::super) fn ask(args: &Args) -> Result<Question> {
     let asks = "one lock on 3 nodes, 8 processes that try again and again without waiting";
-    let length = length(args, LENGTH_MS);
+    let lengths = STATES.map(|state| length(args, state.length_ms));
     let mut question = question(args, ("redlock-refused", asks), &PEERS, move |peer| {
-        let states = STATES.iter().filter(|state| peer != Peer::NodeRedlock || state.stopped == 0);
-        states
-            .into_iter()
-            .try_fold(Played::default(), |played, state| race(peer, length, state, played))
+        let states = STATES.iter().zip(lengths).filter(|(state, _)| can(peer, state));
+        states.into_iter().try_fold(Played::default(), |played, (state, length)| {
+            race(peer, length, state, played)
+        })
     })?;
     let endless =
         "node-redlock, 1 node stopped: where the votes are split it waits for that node for ever";
     question.left_out.push(endless.to_owned());
     Ok(question)
+}
+
+/// It waits for every node where the votes are split.
+fn can(peer: Peer, state: &State) -> bool {
+    peer != Peer::NodeRedlock || state.stopped == 0
 }
 
 fn race(peer: Peer, length: Duration, state: &State, played: Played) -> Result<Played> {
