@@ -169,10 +169,11 @@ async fn failed_over() -> Outcome {
     let two = [&fleet.nodes[0], &fleet.nodes[1]].map(|node| node.proxy.address());
     let rest = format!("{GRACE}&node_limit_ms=1000&nodes={sentinels}");
     let locks = connect(&format!("redlock://{}?{rest}", two.join(","))).await?;
-    let former = group.master_address()?;
+    let [master, replica] = group.servers();
+    replica.await_sync(master)?;
     let before = Instant::now();
-    group.servers()[0].kill()?;
-    group.await_failover(&former)?;
+    master.kill()?;
+    group.await_failover(&master.address())?;
     fleet.nodes[0].go_down()?;
     // As long as the group is being connected it has no quarantine to tell.
     let error = locks.acquire("a").wait(millis(4_000)).await.err().ok_or("granted")?;

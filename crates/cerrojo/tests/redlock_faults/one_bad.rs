@@ -12,7 +12,7 @@ use crate::site::{
 };
 
 /// What a node is given to answer.
-const LIMIT: Duration = Duration::from_millis(250);
+const LIMIT: Duration = Duration::from_millis(500);
 const CYCLES: usize = 1_000;
 /// How many of them at a time.
 const TASKS: usize = 4;
@@ -105,7 +105,7 @@ async fn cycles_of(locks: Locks, name: String) -> cerrojo::Result<usize> {
         locks.acquire(name.as_str()).ttl(ttl(30_000)).wait(LONG).await?.release().await?;
         most = most.max(alive());
         // All together last for several limits, so that what piles up is told from what is under way.
-        clock::sleep(millis(8)).await;
+        clock::sleep(millis(16)).await;
     }
     Ok(most)
 }

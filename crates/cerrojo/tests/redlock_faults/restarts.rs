@@ -95,12 +95,13 @@ async fn gone_for_good() -> Outcome {
     let fleet = Fleet::start(3)?;
     let (locks, others) = (fleet.locks().await?, fleet.locks().await?);
     let guard = locks.acquire("a").ttl(ttl(6_000)).await?;
+    fleet.held_everywhere("a", &guard).await?;
     for node in &fleet.nodes {
         node.server.command(&["DEL", "cerrojo:{a}"])?;
     }
     others.acquire("a").wait(LONG).await?.release().await?;
     is_lost(&guard).await?;
-    assert_eq!((fleet.keys("a"), guard.renewals()), (0, 0));
+    assert_eq!((fleet.held_at("a", guard.owner()), guard.renewals()), (0, 0));
     assert_eq!(kind(guard.release().await), Some(ErrorKind::Lost));
     Ok(())
 }
@@ -139,6 +140,7 @@ async fn releases() -> Outcome {
     let released = locks.acquire("a").await?;
     let gone = locks.acquire("b").await?;
     let unknown = locks.acquire("c").await?;
+    fleet.held_everywhere("b", &gone).await?;
     fleet.held_everywhere("c", &unknown).await?;
     for node in &fleet.nodes {
         node.server.command(&["DEL", "cerrojo:{b}"])?;
