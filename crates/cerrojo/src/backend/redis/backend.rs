@@ -68,6 +68,7 @@ impl Inner {
             hears: Some((waiters.ear(), channel.clone())),
             inspects: Some(inspects(place.clone(), is_named)),
             asks_settings: false,
+            loads: None,
         };
         let replicas =
             (config.replicas > 0).then(|| Replicas::new(&dial, config.replicas, config.call_limit));

@@ -102,6 +102,10 @@ impl Keys {
         Self { lock, line, wants }
     }
 
+    pub(in crate::backend) fn into_lock(self) -> String {
+        self.lock
+    }
+
     pub(in crate::backend) fn all(&self) -> [&str; 3] {
         [&self.lock, &self.line, &self.wants]
     }

@@ -54,6 +54,11 @@ impl Info {
         Some(Duration::from_secs(seconds.saturating_sub(1)))
     }
 
+    /// The server's wall clock.
+    pub(in crate::backend) fn time(&self) -> Option<Duration> {
+        self.get("server_time_usec")?.parse().ok().map(Duration::from_micros)
+    }
+
     pub(in crate::backend) fn is_shard(&self) -> bool {
         self.get("cluster_enabled") == Some("1")
     }
@@ -100,6 +105,7 @@ mod tests {
             "run_id:abc\r\nuptime_in_seconds:7\r\ncluster_enabled:1\r\nmaster_replid2:{zeros}\r\n"
         );
         assert_eq!(info(&text).run_id(), Some("abc"));
+        assert_eq!(info("server_time_usec:1500\r\n").time(), Some(Duration::from_micros(1_500)));
         assert_eq!(info(&text).uptime(), Some(Duration::from_secs(6)));
         assert!(info(&text).is_shard());
         assert_eq!(info(&text).former_history(), None);

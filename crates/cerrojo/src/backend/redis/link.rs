@@ -34,6 +34,9 @@ pub(in crate::backend) struct Greeting {
     pub(in crate::backend) inspects: Option<Inspects>,
     /// Whether that is to say if the server syncs.
     pub(in crate::backend) asks_settings: bool,
+    /// What the server is to know from the start: a call to one that does not know its script is sent twice, and who ends
+    /// meanwhile does not send it again.
+    pub(in crate::backend) loads: Option<&'static Script>,
 }
 
 pub(in crate::backend) type Inspects = Arc<dyn Fn(&Info) -> Result<(), RedisError> + Send + Sync>;
@@ -137,6 +140,14 @@ impl Link {
         self.bounded(self.limit, async |connection| connection.ask(command).await).await
     }
 
+    pub(in crate::backend) async fn ask_within(
+        self: &Arc<Self>,
+        limit: Duration,
+        command: &Cmd,
+    ) -> Result<Value, RedisError> {
+        self.bounded(limit, async |connection| connection.ask(command).await).await
+    }
+
     /// The same of one node of a cluster.
     pub(in crate::backend) async fn ask_node(
         self: &Arc<Self>,
@@ -238,6 +249,9 @@ impl Link {
         let mut connection = self.dial.dial(hears.as_ref()).await.map_err(RedisError::Dial)?;
         if let Some(inspects) = inspects {
             inspects(&self.info(&mut connection).await?)?;
+        }
+        if let Some(script) = self.greeting.loads {
+            permitted(connection.ask(&script.load()).await)?;
         }
         Ok(connection)
     }

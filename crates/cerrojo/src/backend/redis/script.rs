@@ -39,6 +39,13 @@ impl Script {
         command
     }
 
+    /// Has the server remember it.
+    pub(super) fn load(&self) -> Cmd {
+        let mut command = redis::cmd("SCRIPT");
+        command.arg("LOAD").arg(self.text);
+        command
+    }
+
     /// The same call for a server that does not: after SCRIPT FLUSH, a restart or a failover.
     pub(in crate::backend) fn with_text(&self, call: &Cmd) -> Cmd {
         let mut command = redis::cmd("EVAL");

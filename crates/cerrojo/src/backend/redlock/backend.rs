@@ -20,10 +20,10 @@ use super::{
         link::{Greeting, Link},
         script::{self as single, Script},
     },
-    ballot::{Asked, Late, Nodes, Poll, Tally, hear_out, until_decided},
+    ballot::{Asked, Late, Nodes, Poll, Tally, hear_out, until_decided, until_decided_and_longer},
     config::{Builder, Settings},
     lease::RedlockLease,
-    node::Node,
+    node::{Ask, Node},
     quarantine::Register,
     script,
     summary::{Status, Summary},
@@ -84,6 +84,7 @@ pub(super) struct Claim<'a> {
 struct Failed {
     tally: Tally,
     late: Late,
+    took: Duration,
 }
 
 /// What is to be taken back, and behind what.
@@ -117,6 +118,7 @@ impl Inner {
                 hears: Some((waiters.ear(), channel.clone())),
                 inspects: Some(register.inspects(number)),
                 asks_settings: true,
+                loads: Some(&script::RELEASE),
             };
             let link = Link::new(Dial::new(config)?, greeting, config.call_limit);
             Ok(Node::new(place, link, number, &register))
@@ -146,18 +148,23 @@ impl Inner {
         call
     }
 
-    fn call_to_acquire(&self, claim: &Claim<'_>, place: Option<&[u8]>) -> Cmd {
+    /// Asks for votes; with a place it waits.
+    fn ask_for(&self, claim: &Claim<'_>, place: Option<&[u8]>) -> Arc<Ask> {
         let details = match self.format {
             Format::Cerrojo => format::details(claim.identity),
             _ => Vec::new(),
         };
-        let mut call = self.call(&script::ACQUIRE, claim.name, &self.format.owner(claim.owner));
-        call.arg(millis(claim.ttl.get()))
-            .arg(details)
+        let owner = self.format.owner(claim.owner);
+        let ttl_ms = millis(claim.ttl.get());
+        let mut script = self.call(&script::ACQUIRE, claim.name, &owner);
+        script
+            .arg(ttl_ms)
+            .arg(&details)
             .arg(place.unwrap_or_default())
             .arg(if place.is_some() { self.channel.as_str() } else { "" })
             .arg(millis(PLACE));
-        call
+        let key = Keys::of(self.format, &self.space, claim.name).into_lock();
+        Arc::new(Ask { key, owner, details, ttl_ms, script })
     }
 
     fn call_to_release(&self, name: &LockName, owner: OwnerId, then: Then<'_>) -> Cmd {
@@ -254,18 +261,17 @@ impl Inner {
             async move { node.renew(limit, &call).await }
         });
         let mut poll = Poll::new(self.count());
-        // All are heard: who has lost the lock is not always among the first.
-        until_decided(&mut asked, |number, answer| {
-            poll.count(number, answer);
-            false
-        })
-        .await;
+        // Who has lost the lock is not always among the first.
+        let patience = limit.min(ttl.get() / 20);
+        until_decided_and_longer(&mut asked, patience, |number, answer| poll.count(number, answer))
+            .await;
+        hear_out(asked);
         let renewed = self.answer("renew", name, &poll)?;
         if renewed && !poll.no.is_empty() {
-            let call = Arc::new(self.call_to_acquire(claim, None));
+            let ask = self.ask_for(claim, None);
             let asked = self.ask_some(poll.no, |node| {
-                let call = Arc::clone(&call);
-                async move { node.put_back(limit, &call).await }
+                let ask = Arc::clone(&ask);
+                async move { node.put_back(limit, &ask).await }
             });
             // Heard out here: a release that comes later must find it.
             self.poll(asked).await;
@@ -282,11 +288,11 @@ impl Inner {
     ) -> Result<RedlockLease, Failed> {
         let counted_from = Instant::now();
         let (name, ttl, identity) = (request.name(), request.ttl(), request.identity());
-        let call = self.call_to_acquire(&Claim { name, owner, ttl, identity }, place);
-        let (limit, call) = (self.limit(ttl), Arc::new(call));
+        let (limit, ask) =
+            (self.limit(ttl), self.ask_for(&Claim { name, owner, ttl, identity }, place));
         let mut asked = self.ask_all(|node| {
-            let call = Arc::clone(&call);
-            async move { node.acquire(limit, &call).await }
+            let ask = Arc::clone(&ask);
+            async move { node.acquire(limit, &ask).await }
         });
         let mut tally = Tally::new(self.count());
         let node = |number: usize| self.nodes.get(number).map_or("", |node| &node.place);
@@ -304,8 +310,9 @@ impl Inner {
                 late,
             });
         }
+        let took = Instant::now().since(counted_from);
         self.withdraw(request, owner, &late).await;
-        Err(Failed { tally, late })
+        Err(Failed { tally, late, took })
     }
 
     /// Whether enough is left of the validity to be used.
@@ -368,7 +375,8 @@ impl Waiting {
     }
 
     /// After how long to vote again, unless called earlier; `None`: what is lacking does not come with time.
-    fn again_in(&mut self, tally: &Tally, format: Format) -> Option<Duration> {
+    fn again_in(&mut self, failed: &Failed, format: Format) -> Option<Duration> {
+        let Failed { tally, took, .. } = failed;
         if let Some(from) = tally.quorum_from() {
             let back = if tally.has_errors() { rng::jitter(BACK) } else { Duration::MAX };
             return Some(from.remaining().min(back));
@@ -380,8 +388,9 @@ impl Waiting {
             let look = if format.is_foreign() { POLL } else { TICK };
             return Some(Duration::from_millis(free_in + 1).min(rng::jitter(look)));
         }
-        // Nobody has a majority: all back off by chance, and further each time.
-        let pause = RETRY.0 * 2_u32.saturating_pow(self.failed_rounds.min(16));
+        // Nobody has a majority: all back off by chance, from about a round trip on, and further each time.
+        let pause =
+            (*took).clamp(RETRY.0, RETRY.1 / 16) * 2_u32.saturating_pow(self.failed_rounds.min(16));
         self.failed_rounds += 1;
         Some(rng::jitter(pause.min(RETRY.1)))
     }
@@ -430,7 +439,7 @@ impl Redlock {
                 Ok(lease) => return Ok(Acquired::Granted(lease)),
                 Err(failed) => failed,
             };
-            let again_in = waiting.again_in(&failed.tally, inner.format);
+            let again_in = waiting.again_in(&failed, inner.format);
             if !self.is_due(request, &mut waiting, again_in).await {
                 self.leave(request, owner, &waiting, &failed.late).await;
                 return self.refused(request, failed.tally);

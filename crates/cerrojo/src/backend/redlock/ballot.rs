@@ -1,6 +1,6 @@
 //! Asking all nodes at once, and answering as soon as the majority has.
 
-use std::{future::Future, pin::Pin, sync::Arc};
+use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use tokio_util::sync::CancellationToken;
@@ -10,7 +10,7 @@ use super::{
     node::{Reason, Vote},
     summary::{Failure, Status, Summary},
 };
-use crate::clock::Instant;
+use crate::clock::{self, Instant};
 
 /// What a majority is, of so many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +36,20 @@ pub(super) async fn until_decided<T>(
             return;
         }
     }
+}
+
+/// The same, and then for `patience` longer whoever else answers. Who is later than that is left in `asked`.
+pub(super) async fn until_decided_and_longer<T>(
+    asked: &mut Asked<T>,
+    patience: Duration,
+    mut is_decided: impl FnMut(usize, T) -> bool,
+) {
+    until_decided(asked, &mut is_decided).await;
+    let others = until_decided(asked, |number, answer| {
+        is_decided(number, answer);
+        false
+    });
+    let _ = clock::within(patience, others).await;
 }
 
 /// Hears the rest in the background, so that a dead connection is noticed; each node's time limit bounds that. Cancels the
@@ -208,7 +222,12 @@ fn failure(place: &str, reason: &Reason) -> Failure {
         Reason::Error(error) => (error.message(place), None),
         Reason::QuarantinedUntil(until) => {
             let rest = until.remaining().as_secs_f64();
-            (format!("no vote for another {rest:.1} s: it may have been restarted"), Some(*until))
+            (
+                format!(
+                    "no vote for another {rest:.1} s (restart_grace): it may have been restarted"
+                ),
+                Some(*until),
+            )
         }
     };
     Failure { node: place.to_owned(), why, quarantined_until }
@@ -216,8 +235,6 @@ fn failure(place: &str, reason: &Reason) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn conflict(owner: &str, pttl: i64) -> Vote {

@@ -99,12 +99,12 @@ impl Builder {
         self
     }
 
-    /// How long a node is given to answer: a twentieth of the TTL unless set, but at least 50 ms.
+    /// How long a node is given to answer, 1 ms or more: a twentieth of the TTL unless set, but at least 50 ms.
     ///
     /// One that has left a call without an answer is given no more than 50 ms for its vote until it answers again.
     #[must_use]
     pub fn node_limit(mut self, limit: Duration) -> Self {
-        self.settings.node_limit = Some(limit);
+        self.settings.node_limit = Some(limit.max(Duration::from_millis(1)));
         self
     }
 
@@ -208,8 +208,15 @@ fn settings(own: &BTreeMap<&str, String>) -> std::result::Result<Settings, Strin
         restart_grace: length("restart_grace_ms")?,
         clock_deviation: length("clock_deviation_ms")?.unwrap_or(default.clock_deviation),
         operation_time: length("operation_time_ms")?.unwrap_or(default.operation_time),
-        node_limit: length("node_limit_ms")?,
+        node_limit: length("node_limit_ms")?.map(checked_limit).transpose()?,
     })
+}
+
+fn checked_limit(limit: Duration) -> std::result::Result<Duration, String> {
+    match limit.is_zero() {
+        true => Err("`node_limit_ms` is 1 or more: nobody answers in no time".to_owned()),
+        false => Ok(limit),
+    }
 }
 
 #[cfg(test)]
@@ -272,6 +279,7 @@ mod tests {
             ("redlock://a,b:x,c", "host:port"),
             ("redlock://a?ttl_max_ms=1", "ttl_max_ms"),
             ("redlock://a?restart_grace_ms=soon", "milliseconds"),
+            ("redlock://a?node_limit_ms=0", "1 or more"),
             ("redlock://a?nodes=redis%2Bcluster%3A%2F%2Fb", "cluster"),
             ("redlock://a?replicas=1", "single server"),
             ("redlock://a?overtake=yes", "single server"),

@@ -12,13 +12,16 @@ use super::{
     },
     Redlock,
     backend::Inner,
-    ballot::until_decided,
+    ballot::{hear_out, until_decided, until_decided_and_longer},
 };
 use crate::{
     Error, ErrorKind, HolderInfo, LockName, Result,
     clock::Instant,
     spi::{Break, Inspect},
 };
+
+/// How much longer than for a majority a start waits for the others.
+const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Nodes whose clocks are certainly further apart are worth a word.
 const SKEW_MAX: Duration = Duration::from_millis(10);
@@ -31,14 +34,17 @@ impl Inner {
     pub(super) async fn greet(&self) -> Result<()> {
         let mut asked = self.ask_all(|node| async move { node.time().await });
         let (mut offsets, mut failures) = (Vec::new(), Vec::new());
-        until_decided(&mut asked, |number, answer| {
+        let quorum = self.count().quorum();
+        let mut has_quorum = |number, answer| {
             match answer {
                 Ok(read) => offsets.push((number, offset(read))),
                 Err(error) => failures.push((number, error)),
             }
-            false
-        })
-        .await;
+            offsets.len() >= quorum
+        };
+        // Who is slower than that is looked at before its first vote, as at each connection.
+        until_decided_and_longer(&mut asked, PATIENCE, &mut has_quorum).await;
+        hear_out(asked);
         self.compare(&offsets);
         let place = |number: usize| self.nodes.get(number).map_or("", |node| &node.place);
         let is_never = |error: &RedisError| error.kind_at_first() == ErrorKind::Invalid;

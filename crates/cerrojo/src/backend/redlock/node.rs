@@ -31,6 +31,17 @@ pub(super) struct Node {
     register: Arc<Register>,
 }
 
+/// What a vote is asked for.
+#[derive(Debug)]
+pub(super) struct Ask {
+    pub(super) key: String,
+    pub(super) owner: Vec<u8>,
+    /// What is shown of the holder; empty in a foreign format.
+    pub(super) details: Vec<u8>,
+    pub(super) ttl_ms: u64,
+    pub(super) script: Cmd,
+}
+
 /// How a node votes on an acquisition.
 #[derive(Debug)]
 pub(super) enum Vote {
@@ -57,7 +68,10 @@ impl Node {
     }
 
     /// A node in quarantine is not asked.
-    pub(super) async fn acquire(&self, limit: Duration, call: &Cmd) -> Vote {
+    ///
+    /// A lock that is free is whose command comes first; only who is refused asks by the script, which says who has it, and
+    /// takes a place in the line.
+    pub(super) async fn acquire(&self, limit: Duration, ask: &Ask) -> Vote {
         // What may have to be connected again may have been restarted: that comes first.
         let limit = match self.connected_within(limit).await {
             Ok(limit) => limit,
@@ -66,7 +80,12 @@ impl Node {
         if let Some(until) = self.register.quarantined_until(self.number) {
             return Vote::Failed(Reason::QuarantinedUntil(until));
         }
-        let answer = self.link.run_within(limit, &script::ACQUIRE, call).await;
+        match self.link.ask_within(limit, &self.take(ask)).await {
+            Ok(Value::Nil) => {}
+            Ok(_) => return Vote::Acquired,
+            Err(error) => return Vote::Failed(Reason::Error(error)),
+        }
+        let answer = self.link.run_within(limit, &script::ACQUIRE, &ask.script).await;
         match answer.and_then(answer::of_acquire) {
             Ok(Answer::Granted) => Vote::Acquired,
             Ok(Answer::Refused(Refusal { seen: Some(seen), .. })) => Vote::Conflicted(seen),
@@ -75,6 +94,19 @@ impl Node {
             }
             Err(error) => Vote::Failed(Reason::Error(error)),
         }
+    }
+
+    /// Takes the lock if it is free.
+    fn take(&self, ask: &Ask) -> Cmd {
+        let mut value = ask.owner.clone();
+        if !ask.details.is_empty() {
+            let since = self.register.time_of(self.number).as_millis();
+            value.extend(format!(" {since} ").bytes());
+            value.extend(&ask.details);
+        }
+        let mut command = Cmd::with_capacity(6, value.len() + ask.key.len() + 32);
+        command.arg("SET").arg(&ask.key).arg(value).arg("NX").arg("PX").arg(ask.ttl_ms);
+        command
     }
 
     /// How long it is given to vote, now that it is connected.
@@ -88,9 +120,8 @@ impl Node {
     }
 
     /// Gives the lock back to one whose lease goes on; in quarantine too. True: the owner has it here.
-    pub(super) async fn put_back(&self, limit: Duration, call: &Cmd) -> Result<bool, RedisError> {
-        let answer = self.link.run_within(limit, &script::ACQUIRE, call).await?;
-        answer::of_acquire(answer).map(|answer| matches!(answer, Answer::Granted))
+    pub(super) async fn put_back(&self, limit: Duration, ask: &Ask) -> Result<bool, RedisError> {
+        Ok(self.link.ask_within(limit, &self.take(ask)).await? != Value::Nil)
     }
 
     pub(super) async fn renew(&self, limit: Duration, call: &Cmd) -> Result<bool, RedisError> {

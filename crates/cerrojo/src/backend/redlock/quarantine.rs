@@ -25,6 +25,8 @@ struct Known {
     place: String,
     identity: Option<Identity>,
     votes_from: Option<Instant>,
+    /// The node's wall clock at an instant of ours; for what is shown, and for nothing else.
+    time: Option<(Duration, Instant)>,
 }
 
 /// Changes whenever a node may have lost data: with each start, and with each promotion.
@@ -50,6 +52,12 @@ impl Register {
     pub(super) fn quarantined_until(&self, number: usize) -> Option<Instant> {
         let votes_from = self.nodes().get(number)?.votes_from?;
         (Instant::now() < votes_from).then_some(votes_from)
+    }
+
+    /// What the node's wall clock shows now, if it has not jumped.
+    pub(super) fn time_of(&self, number: usize) -> Duration {
+        let time = self.nodes().get(number).and_then(|known| known.time);
+        time.map(|(time, at)| time + Instant::now().since(at)).unwrap_or_default()
     }
 
     fn inspect(&self, number: usize, info: &Info) -> Result<(), RedisError> {
@@ -84,6 +92,7 @@ impl Register {
             let votes_from = (!grace.is_zero()).then(|| Instant::now() + grace);
             known.votes_from = known.votes_from.max(votes_from);
             known.identity = Some(identity);
+            known.time = info.time().map(|time| (time, Instant::now()));
         }
         Ok(())
     }

@@ -7,7 +7,6 @@ use super::super::redis::script::Script;
 /// Beside these the scripts of a single server serve: RENEW, HOLDER and BREAK.
 pub(super) static ACQUIRE: LazyLock<Script> = LazyLock::new(|| {
     Script::new(concat!(
-        include_str!("lua/acquire_quickly.lua"),
         include_str!("../redis/lua/value.lua"),
         include_str!("../redis/lua/line.lua"),
         include_str!("lua/acquire.lua"),
