@@ -24,7 +24,8 @@ const AT_ONCE: &str = "restart_grace_ms=0&node_limit_ms=1000";
 
 /// Servers whose user may do what the documentation says that it must, and no more.
 fn started(options: &str) -> (Vec<RedisServer>, World) {
-    let rights = format!("on >{PASSWORD} ~cerrojo:* &cerrojo:* {} +config|get +script|load", rights());
+    let rights =
+        format!("on >{PASSWORD} ~cerrojo:* &cerrojo:* {} +config|get +script|load", rights());
     let builder = RedisServer::builder().user("locker", &rights);
     let servers: Vec<_> = (0..3).map(|_| builder.start().unwrap()).collect();
     let hosts: Vec<_> = servers.iter().map(RedisServer::address).collect();
