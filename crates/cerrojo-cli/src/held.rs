@@ -36,13 +36,27 @@ pub(crate) struct Wanted<'a> {
 impl Held {
     pub(crate) async fn acquire(store: &AnyLocker, wanted: Wanted<'_>) -> Result<Self> {
         let ttl = wanted.ttl;
-        match store {
-            AnyLocker::Fenced(locker) => Ok(Self::fenced(ask(locker, wanted).await?, ttl)),
-            AnyLocker::Approximate(locker) => {
-                Ok(Self::approximate(ask(locker, wanted).await?, ttl))
-            }
-            _ => Err(unknown_kind()),
+        let held = match store {
+            AnyLocker::Fenced(locker) => Self::fenced(ask(locker, wanted).await?, ttl),
+            AnyLocker::Approximate(locker) => Self::approximate(ask(locker, wanted).await?, ttl),
+            _ => return Err(unknown_kind()),
+        };
+        Ok(held.settled().await)
+    }
+
+    /// A lock that another's release has handed over is valid for a moment only, until its first renewal, which is under
+    /// way: what a command is given is the whole TTL.
+    async fn settled(mut self) -> Self {
+        let signal = self.signal();
+        let is_short = |until: Option<Instant>| {
+            until.is_some_and(|until| until.remaining() < self.grant.ttl.get() / 2)
+        };
+        let mut valid_until = signal.valid_until();
+        while is_short(valid_until) {
+            valid_until = signal.valid_until_changes(valid_until).await;
         }
+        self.grant.valid_until = valid_until;
+        self
     }
 
     /// Takes up what `owner` holds.

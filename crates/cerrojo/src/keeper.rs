@@ -425,12 +425,26 @@ impl<L: Lease> Keeper<L> {
 
     async fn part(self, farewell: Option<Farewell>) {
         match farewell {
-            Some(Farewell::Detach(reply)) if !self.is_lost() => answer(reply, Ok(())),
+            Some(Farewell::Detach(reply)) if !self.is_lost() => self.detach(reply).await,
             Some(Farewell::Release(reply) | Farewell::Detach(reply)) => {
                 self.release(Some(reply)).await;
             }
             None => self.release(None).await,
         }
+    }
+
+    /// A lease that stands alone has its whole TTL, or is not left standing.
+    async fn detach(mut self, reply: Reply) {
+        if !self.lease.is_provisional() {
+            return answer(reply, Ok(()));
+        }
+        let error = match renew(&mut self.lease).await {
+            Event::Failed(error) => error,
+            Event::Lost(_) => lost_error(&self.name),
+            _ => return answer(reply, Ok(())),
+        };
+        answer(reply, Err(error));
+        self.release(None).await;
     }
 
     fn is_lost(&self) -> bool {

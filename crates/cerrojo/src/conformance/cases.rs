@@ -106,6 +106,7 @@ fn keeping<H: Harness>() -> Vec<Case<H>> {
 fn stores_side<H: Harness>() -> Vec<Case<H>> {
     vec![
         case!(detached::a_detached_lease_stands_until_its_ttl_and_no_longer),
+        case!(detached::a_lease_that_was_waited_for_stands_for_its_whole_ttl),
         case!(detached::a_detached_lease_is_taken_up_anywhere_by_its_owner),
         case!(detached::resume_finds_the_same_token),
         case!(detached::resume_never_recreates_and_never_takes_anothers),

@@ -1,16 +1,18 @@
 //! Leases that outlive their guard, and are taken up by their owner id.
 
+use std::time::Duration;
+
 use super::{
     super::{
         Harness,
         case::{Verdict, check},
         faulty::{Call, Fault},
-        site::{Site, enter, granted, job},
+        site::{PATIENCE, Site, enter, granted, job},
     },
     owners::token_of,
 };
 use crate::{
-    ErrorKind, LeaseState, OwnerId, Result,
+    ErrorKind, LeaseState, OwnerId, Result, clock,
     spi::{Backend, Inspect, Lease, Request},
 };
 
@@ -32,6 +34,25 @@ pub(super) async fn a_detached_lease_stands_until_its_ttl_and_no_longer<H: Harne
     Ok(())
 }
 
+/// A store may hand a lock over provisionally; what is left standing is the whole.
+pub(super) async fn a_lease_that_was_waited_for_stands_for_its_whole_ttl<H: Harness>(
+    site: Site<H>,
+) -> Verdict {
+    let (holder, waiter) = (site.locker().await?, site.locker().await?);
+    let held = holder.acquire(job()?).ttl(site.long_ttl()).await?;
+    let waiting = tokio::spawn(async move {
+        let guard = waiter.acquire(job()?).ttl(site.long_ttl()).wait(PATIENCE).await?;
+        guard.detach().await
+    });
+    clock::sleep(Duration::from_millis(300)).await;
+    held.release().await?;
+    waiting.await??;
+    clock::sleep(Duration::from_secs(3)).await;
+    let answer = holder.try_acquire(job()?).await;
+    check!(answer.is_err(), "free again after 3 s of a long TTL");
+    Ok(())
+}
+
 pub(super) async fn a_detached_lease_is_taken_up_anywhere_by_its_owner<H: Harness>(
     site: Site<H>,
 ) -> Verdict {
@@ -42,7 +63,7 @@ pub(super) async fn a_detached_lease_is_taken_up_anywhere_by_its_owner<H: Harnes
     let guard = second.resume(&job()?, owner, site.short_ttl()).await?;
     check!(guard.owner() == owner, "taken up by somebody else");
     while guard.renewals() < 3 {
-        crate::clock::sleep(site.short_ttl().get() / 10).await;
+        clock::sleep(site.short_ttl().get() / 10).await;
     }
     check!(guard.state() == LeaseState::Held, "not kept: {:?}", guard.state());
     guard.release().await?;

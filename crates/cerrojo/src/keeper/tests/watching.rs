@@ -253,3 +253,26 @@ async fn a_provisional_grant_that_cannot_be_renewed_ends_with_its_own_ttl() {
     assert!(lost <= secs(2), "{lost:?}");
     assert!(lost >= millis(1_900), "{lost:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_provisional_grant_that_is_detached_has_its_whole_ttl_first() {
+    let script = Script::handing_over();
+    script.plan(Call::Renew, [Works]);
+    let (guard, keeper) = script.hold().await;
+    guard.detach().await.unwrap();
+    keeper.await.unwrap();
+    assert_eq!(script.count(Call::Renew), 1);
+    assert_eq!(script.count(Call::Release), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provisional_grant_that_cannot_be_renewed_is_not_left_standing() {
+    for kind in [ErrorKind::Lost, ErrorKind::Unavailable] {
+        let script = Script::handing_over();
+        script.plan(Call::Renew, [Fails(kind)]);
+        let (guard, keeper) = script.hold().await;
+        assert_eq!(guard.detach().await.unwrap_err().kind(), kind);
+        keeper.await.unwrap();
+        assert!(script.count(Call::Release) >= 1);
+    }
+}
