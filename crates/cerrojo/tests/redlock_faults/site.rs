@@ -1,35 +1,22 @@
 //! What a trial has at hand.
 
-use std::{error::Error as _, future::Future, io, time::Duration};
+use std::{error::Error as _, io};
 
 use cerrojo::{
-    ApproximateGuard, Error, ErrorKind, Instant, LeaseState, Locker, OwnerId, Result, Ttl,
+    ApproximateGuard, Error, ErrorKind, Locker, OwnerId, Result,
     backend::redlock::{Redlock, Status, Summary},
-    clock,
 };
 use cerrojo_testbed::{Proxy, RedisBuilder, RedisServer};
-use libtest_mimic::{Failed, Trial};
+use libtest_mimic::Failed;
 
-/// Longer than anything takes on a busy machine; it only bounds a test that fails.
-pub(crate) const LONG: Duration = Duration::from_secs(30);
-/// No trial takes longer.
-const TRIAL_LIMIT: Duration = Duration::from_secs(150);
+#[path = "../trials/mod.rs"]
+mod trials;
 
-pub(crate) type Outcome = std::result::Result<(), Failed>;
+pub(crate) use trials::{
+    LONG, Outcome, bounded, eventually, goes_on, is_lost, kind, millis, runtime, trial, ttl, works,
+};
+
 pub(crate) type Locks = Locker<Redlock>;
-
-pub(crate) fn trial<F: Future<Output = Outcome> + 'static>(name: &str, proof: fn() -> F) -> Trial {
-    Trial::test(name, move || runtime().block_on(bounded(proof())))
-}
-
-pub(crate) async fn bounded(proof: impl Future<Output = Outcome>) -> Outcome {
-    clock::within(TRIAL_LIMIT, proof).await?
-}
-
-/// A runtime whose keepers run while the trial itself blocks.
-pub(crate) fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
-}
 
 /// A server behind a proxy.
 pub(crate) struct Node {
@@ -131,53 +118,6 @@ pub(crate) async fn connect(url: &str) -> Result<Locks> {
             connected => return connected.map(Locker::new),
         }
     }
-}
-
-pub(crate) fn ttl(millis: u64) -> Ttl {
-    Ttl::millis(millis).unwrap()
-}
-
-pub(crate) fn millis(millis: u64) -> Duration {
-    Duration::from_millis(millis)
-}
-
-/// Comes true within [`LONG`]; what fails meanwhile is not true yet.
-pub(crate) async fn eventually(what: &str, mut is_so: impl FnMut() -> io::Result<bool>) -> Outcome {
-    let end = Instant::now() + LONG;
-    while Instant::now() < end {
-        if is_so().unwrap_or(false) {
-            return Ok(());
-        }
-        clock::sleep(millis(10)).await;
-    }
-    Err(format!("not within {LONG:?}: {what}").into())
-}
-
-/// The lock is ours now and its renewals go on.
-pub(crate) async fn goes_on(guard: &ApproximateGuard) -> Outcome {
-    let before = guard.renewals();
-    eventually("two renewals", || Ok(guard.renewals() >= before + 2)).await?;
-    assert_ne!(guard.state(), LeaseState::Lost);
-    Ok(())
-}
-
-/// Reads lost, which is final.
-pub(crate) async fn is_lost(guard: &ApproximateGuard) -> Outcome {
-    clock::within(LONG, guard.lost()).await?;
-    assert_eq!((guard.state(), guard.valid_until()), (LeaseState::Lost, None));
-    Ok(())
-}
-
-/// All of it works: a new grant, its renewals, its release, and the next grant.
-pub(crate) async fn works(locks: &Locks, name: &str) -> Outcome {
-    let guard = locks.acquire(name).ttl(ttl(1_500)).wait(LONG).await?;
-    goes_on(&guard).await?;
-    guard.release().await?;
-    Ok(locks.acquire(name).wait(LONG).await?.release().await?)
-}
-
-pub(crate) fn kind<T>(answer: Result<T>) -> Option<ErrorKind> {
-    answer.err().map(|error| error.kind())
 }
 
 /// Why there was no grant.
