@@ -77,7 +77,8 @@ impl<T: Token> Guard<T> {
         self.signal.valid_until()
     }
 
-    /// How long the lease may be acted on unless renewed again; zero once lost.
+    /// How long the lease may be acted on unless renewed again; zero once lost. For a lock that another's release has handed
+    /// over it may be short at first: the renewal to the whole TTL is under way.
     pub fn remaining(&self) -> std::time::Duration {
         self.valid_until().map(Instant::remaining).unwrap_or_default()
     }
@@ -141,11 +142,12 @@ impl<T: Token> Guard<T> {
     }
 
     /// Lets the lease stand until its TTL ends: nothing renews or releases it any more, but whoever has its
-    /// [owner id](Guard::owner) still can.
+    /// [owner id](Guard::owner) still can. One that was handed over by another's release a moment ago is renewed first, so that it
+    /// stands for the whole TTL.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Lost`]: it was not held any more.
+    /// [`ErrorKind::Lost`]: it was not held any more. Any other: that renewal failed, and the lease is released.
     ///
     /// # Cancel safety
     ///
