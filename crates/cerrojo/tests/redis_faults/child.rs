@@ -1,19 +1,12 @@
 //! Other processes: this very program, started again as `--child ROLE URL ...`. They talk by lines.
 
-use std::{
-    collections::HashMap,
-    io::{self, Write},
-    process::ExitCode,
-    time::Duration,
-};
+use std::{collections::HashMap, io, process::ExitCode, time::Duration};
 
-use cerrojo::{ApproximateGuard, Error, ErrorKind, Instant, Result, Ttl, clock};
+use cerrojo::{ApproximateGuard, ErrorKind, Instant, Result, Ttl, clock};
 use cerrojo_testbed::Process;
 use libtest_mimic::Failed;
 
-use crate::site::{LONG, Locks, connect, millis, runtime, ttl};
-
-const CHILD: &str = "--child";
+use crate::site::{Locks, child_main, complaint, connect, millis, opened, runtime, say, ttl};
 
 /// A child that has connected and does what it is told.
 pub(crate) fn talker(url: &str) -> std::result::Result<Process, Failed> {
@@ -34,24 +27,9 @@ pub(crate) fn member(
     opened(&["fleet", url, &number.to_string(), &ttl_ms.to_string()])
 }
 
-fn opened(words: &[&str]) -> std::result::Result<Process, Failed> {
-    let child = Process::again([CHILD].iter().chain(words))?;
-    match child.line(LONG)? {
-        line if line == "open" => Ok(child),
-        line => Err(line.into()),
-    }
-}
-
 /// Plays a child's part, if this process is one.
 pub(crate) fn main() -> Option<ExitCode> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let [CHILD, role, url, more @ ..] = words.as_slice() else { return None };
-    if let Err(error) = play(role, url, more) {
-        say(&complaint(&error));
-        return Some(ExitCode::FAILURE);
-    }
-    Some(ExitCode::SUCCESS)
+    child_main(play)
 }
 
 fn play(role: &str, url: &str, more: &[&str]) -> Result<()> {
@@ -67,15 +45,6 @@ fn play(role: &str, url: &str, more: &[&str]) -> Result<()> {
         }
         other => panic!("no role {other:?}"),
     }
-}
-
-/// One line, in one write.
-fn say(line: &str) {
-    io::stdout().write_all(format!("{line}\n").as_bytes()).unwrap();
-}
-
-fn complaint(error: &Error) -> String {
-    format!("error {} {}", error.kind().as_str(), error.to_string().replace('\n', " "))
 }
 
 /// Does what it is told, line by line, until its input ends.

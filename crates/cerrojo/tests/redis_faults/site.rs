@@ -9,7 +9,8 @@ use cerrojo_testbed::{Proxy, RedisBuilder, RedisServer};
 mod trials;
 
 pub(crate) use trials::{
-    LONG, Outcome, bounded, eventually, goes_on, is_lost, kind, millis, runtime, trial, ttl, works,
+    LONG, Outcome, bounded, child::complaint, child_main, eventually, goes_on, is_lost, kind,
+    millis, opened, runtime, say, trial, ttl, works,
 };
 
 pub(crate) type Locks = Locker<Redis>;

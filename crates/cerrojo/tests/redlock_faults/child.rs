@@ -1,18 +1,12 @@
 //! Other processes: this very program, started again as `--child ROLE URL ...`. They talk by lines.
 
-use std::{
-    fs,
-    io::{self, Write},
-    process::ExitCode,
-};
+use std::{fs, io, process::ExitCode};
 
-use cerrojo::{ApproximateGuard, Deadline, Error, Instant, Result, clock};
+use cerrojo::{ApproximateGuard, Deadline, Instant, Result, clock};
 use cerrojo_testbed::Process;
 use libtest_mimic::Failed;
 
-use crate::site::{LONG, Locks, connect, millis, runtime, ttl};
-
-const CHILD: &str = "--child";
+use crate::site::{Locks, child_main, connect, millis, opened, runtime, say, ttl};
 
 /// A child that has connected; told `acquire NAME TTL_MS`, it waits, says `granted`, and holds until it is told the next.
 pub(crate) fn talker(url: &str) -> std::result::Result<Process, Failed> {
@@ -28,24 +22,9 @@ pub(crate) fn counter(
     opened(&["count", url, file, &length_ms.to_string()])
 }
 
-fn opened(words: &[&str]) -> std::result::Result<Process, Failed> {
-    let child = Process::again([CHILD].iter().chain(words))?;
-    match child.line(LONG)? {
-        line if line == "open" => Ok(child),
-        line => Err(line.into()),
-    }
-}
-
 /// Plays a child's part, if this process is one.
 pub(crate) fn main() -> Option<ExitCode> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let [CHILD, role, url, more @ ..] = words.as_slice() else { return None };
-    if let Err(error) = play(role, url, more) {
-        say(&complaint(&error));
-        return Some(ExitCode::FAILURE);
-    }
-    Some(ExitCode::SUCCESS)
+    child_main(play)
 }
 
 fn play(role: &str, url: &str, more: &[&str]) -> Result<()> {
@@ -62,15 +41,6 @@ fn play(role: &str, url: &str, more: &[&str]) -> Result<()> {
         }
         other => panic!("no role {other:?}"),
     }
-}
-
-/// One line, in one write.
-fn say(line: &str) {
-    io::stdout().write_all(format!("{line}\n").as_bytes()).unwrap();
-}
-
-fn complaint(error: &Error) -> String {
-    format!("error {} {}", error.kind().as_str(), error.to_string().replace('\n', " "))
 }
 
 /// Does what it is told, line by line, until its input ends.

@@ -13,7 +13,8 @@ use libtest_mimic::Failed;
 mod trials;
 
 pub(crate) use trials::{
-    LONG, Outcome, bounded, eventually, goes_on, is_lost, kind, millis, runtime, trial, ttl, works,
+    LONG, Outcome, bounded, child_main, eventually, goes_on, is_lost, kind, millis, opened,
+    runtime, say, trial, ttl, works,
 };
 
 pub(crate) type Locks = Locker<Redlock>;

@@ -1,5 +1,7 @@
 //! What trials of approximate locks have in common.
 
+pub(crate) mod child;
+
 use std::{future::Future, io, time::Duration};
 
 use cerrojo::{
@@ -7,6 +9,8 @@ use cerrojo::{
     spi::{Backend, Lease},
 };
 use libtest_mimic::{Failed, Trial};
+
+pub(crate) use child::{child_main, opened, say};
 
 /// Longer than anything takes on a busy machine; it only bounds a test that fails.
 pub(crate) const LONG: Duration = Duration::from_secs(30);
