@@ -36,6 +36,8 @@ pub mod fence;
 mod guard;
 mod holder;
 mod keeper;
+#[cfg(feature = "redis")]
+mod line;
 mod locker;
 mod name;
 mod options;

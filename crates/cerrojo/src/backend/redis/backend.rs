@@ -8,10 +8,10 @@ use super::{
     answer::{self, Answer},
     config::{Builder, Config, Servers},
     dial::Dial,
+    ear::ear,
     error::RedisError,
     format::{self, Format, Keys},
     lease::RedisLease,
-    line::{Place, Waiters, Yours},
     link::{Greeting, Inspects, Link},
     replicas::Replicas,
     script::{self, Script},
@@ -19,6 +19,7 @@ use super::{
 use crate::{
     HolderInfo, LockName, OwnerId, Result, Ttl,
     clock::Instant,
+    line::{Place, Waiters, Yours},
     rng,
     spi::{Acquired, Backend, Break, Inspect, Refusal, Request, not_held},
 };
@@ -65,7 +66,7 @@ impl Inner {
         let place = place(&config.servers);
         let is_named = matches!(config.servers, Servers::One(_) | Servers::Socket(_));
         let greeting = Greeting {
-            hears: Some((waiters.ear(), channel.clone())),
+            hears: Some((ear(&waiters), channel.clone())),
             inspects: Some(inspects(place.clone(), is_named)),
             asks_settings: false,
             loads: None,

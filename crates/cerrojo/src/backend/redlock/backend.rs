@@ -14,9 +14,9 @@ use super::{
         backend::{PLACE, POLL, PROVISIONAL, TICK, millis, place},
         config::Config,
         dial::Dial,
+        ear::ear,
         error::RedisError,
         format::{self, Keys},
-        line::{Place, Waiters},
         link::{Greeting, Link},
         script::{self as single, Script},
     },
@@ -32,6 +32,7 @@ use crate::{
     Drift, Error, ErrorKind, LockName, OwnerId, Result, Ttl,
     clock::Instant,
     holder::Identity,
+    line::{Place, Waiters},
     rng,
     spi::{Acquired, Backend, Refusal, Request, not_held},
 };
@@ -115,7 +116,7 @@ impl Inner {
         let register = Register::new(settings.restart_grace(), places.clone());
         let node = |(number, (config, place)): (usize, (&Config, String))| {
             let greeting = Greeting {
-                hears: Some((waiters.ear(), channel.clone())),
+                hears: Some((ear(&waiters), channel.clone())),
                 inspects: Some(register.inspects(number)),
                 asks_settings: true,
                 loads: Some(&script::RELEASE),

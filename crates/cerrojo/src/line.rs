@@ -1,15 +1,14 @@
-//! Those of this process who stand in the store's line, and how they are told.
+//! Those of this process who stand in a store's line, and how they are told: for stores that keep the line themselves and can
+//! push a word to whoever stands in it.
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use redis::{PushInfo, PushKind, Value};
 use tokio::sync::watch;
 
-use super::dial::Ear;
 use crate::{
     clock::{self, Instant},
     rng,
@@ -20,7 +19,7 @@ const EARLY_MAX: usize = 1_024;
 
 /// When each waiter of this process asks the server again, or what it was given: it is told by pushes.
 #[derive(Debug, Default)]
-pub(in crate::backend) struct Waiters(Mutex<Told>);
+pub(crate) struct Waiters(Mutex<Told>);
 
 #[derive(Debug, Default)]
 struct Told {
@@ -40,16 +39,16 @@ struct News {
 
 /// A lock that another's release has handed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::backend) struct Yours {
+pub(crate) struct Yours {
     /// For so long, to begin with.
-    pub(in crate::backend) ttl: Duration,
+    pub(crate) ttl: Duration,
     /// When the request left to which this is the answer.
-    pub(in crate::backend) asked: Instant,
+    pub(crate) asked: Instant,
 }
 
 /// One waiter's place, until it is dropped.
 #[derive(Debug)]
-pub(in crate::backend) struct Place {
+pub(crate) struct Place {
     waiters: Arc<Waiters>,
     owner: Vec<u8>,
     tell: Arc<watch::Sender<News>>,
@@ -57,14 +56,16 @@ pub(in crate::backend) struct Place {
 }
 
 impl Waiters {
-    /// What hears the server for them.
-    pub(in crate::backend) fn ear(self: &Arc<Self>) -> Ear {
-        let waiters = Arc::downgrade(self);
-        Arc::new(move |info| hear(&waiters, &info))
+    /// What the store says to one of them: `yours MS ASKED OWNER`, it is handed over for so long; `free 0 ASKED OWNER`, ask
+    /// now; `wake MS ASKED OWNER`, ask in so many ms. What is not understood is nobody's.
+    pub(crate) fn hear(&self, message: &[u8]) {
+        if let Some((news, owner)) = read(message) {
+            self.tell(owner, news);
+        }
     }
 
     /// A place for one whom the server has sent into the line. What it was told since then is not lost.
-    pub(in crate::backend) fn enter(self: &Arc<Self>, owner: Vec<u8>) -> Place {
+    pub(crate) fn enter(self: &Arc<Self>, owner: Vec<u8>) -> Place {
         let mut told = self.told();
         let at = told.early.iter().position(|(early, _)| *early == owner);
         let early = at.and_then(|at| told.early.remove(at));
@@ -85,7 +86,7 @@ impl Waiters {
     }
 
     /// After a cut nobody knows what was missed. Many are spread a little.
-    fn wake_all(&self) {
+    pub(crate) fn wake_all(&self) {
         let told = self.told();
         let count = u32::try_from(told.waiting.len()).unwrap_or(u32::MAX);
         let spread = Duration::from_micros(50) * count;
@@ -118,17 +119,17 @@ impl News {
 
 impl Place {
     /// Forgets when to ask: what comes from now on is news.
-    pub(in crate::backend) fn listen(&self) {
+    pub(crate) fn listen(&self) {
         self.tell.send_modify(|news| *news = NOTHING);
     }
 
     /// Asks again by itself after so long, unless it is told to ask earlier.
-    pub(in crate::backend) fn ask_again_in(&self, after: Duration) {
+    pub(crate) fn ask_again_in(&self, after: Duration) {
         self.tell.send_if_modified(|known| known.add(News::due_in(after)));
     }
 
     /// Ready when it is time to ask, or when there is no more need to. May be dropped at any time.
-    pub(in crate::backend) async fn due(&mut self) -> Option<Yours> {
+    pub(crate) async fn due(&mut self) -> Option<Yours> {
         loop {
             let News { due, yours } = *self.news.borrow_and_update();
             if yours.is_some() {
@@ -149,22 +150,6 @@ impl Drop for Place {
     }
 }
 
-fn hear(waiters: &Weak<Waiters>, info: &PushInfo) {
-    let Some(waiters) = waiters.upgrade() else {
-        return;
-    };
-    match (&info.kind, info.data.as_slice()) {
-        (PushKind::Disconnection, _) => waiters.wake_all(),
-        (PushKind::Message, [_channel, Value::BulkString(message)]) => {
-            if let Some((news, owner)) = read(message) {
-                waiters.tell(owner, news);
-            }
-        }
-        _ => {}
-    }
-}
-
-/// `yours MS ASKED OWNER`: it is handed over. `free 0 ASKED OWNER`: ask now. `wake MS ASKED OWNER`: ask in so many ms.
 fn read(message: &[u8]) -> Option<(News, &[u8])> {
     let mut words = message.splitn(4, |byte| *byte == b' ');
     let what = words.next()?;
@@ -183,11 +168,6 @@ fn read(message: &[u8]) -> Option<(News, &[u8])> {
 mod tests {
     use super::*;
 
-    fn push(waiters: &Arc<Waiters>, text: &[u8]) {
-        let data = vec![Value::BulkString(b"c".to_vec()), Value::BulkString(text.to_vec())];
-        waiters.ear()(PushInfo { kind: PushKind::Message, data });
-    }
-
     async fn waited(place: &mut Place) -> u128 {
         let start = Instant::now();
         assert_eq!(place.due().await, None);
@@ -201,11 +181,11 @@ mod tests {
         place.ask_again_in(Duration::from_secs(10));
         assert!((10_000..10_010).contains(&waited(&mut place).await));
         place.listen();
-        push(&waiters, b"wake 2000 7 o w n e r");
+        waiters.hear(b"wake 2000 7 o w n e r");
         place.ask_again_in(Duration::from_secs(10));
         assert!((2_000..2_010).contains(&waited(&mut place).await));
         place.listen();
-        push(&waiters, b"free 0 7 o w n e r");
+        waiters.hear(b"free 0 7 o w n e r");
         place.ask_again_in(Duration::from_secs(10));
         assert_eq!(waited(&mut place).await, 0);
     }
@@ -215,7 +195,7 @@ mod tests {
         let waiters = Arc::new(Waiters::default());
         let mut place = waiters.enter(b"o w".to_vec());
         place.ask_again_in(Duration::from_secs(10));
-        push(&waiters, b"yours 1500 7000 o w");
+        waiters.hear(b"yours 1500 7000 o w");
         let yours = place.due().await.unwrap();
         assert_eq!(yours.ttl, Duration::from_millis(1_500));
         assert_eq!(yours.asked, Instant::from_nanos(7_000));
@@ -228,7 +208,7 @@ mod tests {
         place.ask_again_in(Duration::from_secs(5));
         for text in ["yours 2000 1 you", "yours 1 me", "yours x 1 me", "sing 0 1 me", "free 0", ""]
         {
-            push(&waiters, text.as_bytes());
+            waiters.hear(text.as_bytes());
         }
         assert!(waited(&mut place).await >= 5_000);
     }
@@ -237,9 +217,9 @@ mod tests {
     async fn what_came_before_the_place_was_taken_is_not_lost() {
         let waiters = Arc::new(Waiters::default());
         for _ in 0..3 * EARLY_MAX {
-            push(&waiters, b"yours 2000 1 nobody");
+            waiters.hear(b"yours 2000 1 nobody");
         }
-        push(&waiters, b"yours 2000 1 me");
+        waiters.hear(b"yours 2000 1 me");
         assert!(waiters.told().early.len() <= EARLY_MAX);
         let mut place = waiters.enter(b"me".to_vec());
         place.ask_again_in(Duration::from_secs(5));
@@ -254,7 +234,7 @@ mod tests {
     async fn after_a_cut_everybody_asks() {
         let waiters = Arc::new(Waiters::default());
         let mut places: Vec<_> = (0..100_u8).map(|n| waiters.enter(vec![n])).collect();
-        waiters.ear()(PushInfo { kind: PushKind::Disconnection, data: vec![] });
+        waiters.wake_all();
         for place in &mut places {
             assert!(waited(place).await < 10);
         }
