@@ -1,6 +1,11 @@
 //! What becomes of a test for which a program is missing.
 
-use std::{env, ffi::OsStr};
+use std::{
+    env,
+    ffi::OsStr,
+    fs,
+    path::{Path, PathBuf},
+};
 
 /// Whether tests that need a program can run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,17 +26,40 @@ impl Need {
     }
 }
 
-/// Looks for `program` on the `PATH`.
+/// Where Debian has a folder for each version of PostgreSQL, with most of its programs.
+const POSTGRESQL: &str = "/usr/lib/postgresql";
+
+/// Where Debian has servers; on the `PATH` of root only.
+const SERVERS: &str = "/usr/sbin";
+
+/// Looks for `program` on the `PATH`, and where Debian has servers that are on nobody's.
 #[must_use]
 pub fn need(program: &str) -> Need {
-    decide(
-        is_on(&env::var_os("PATH").unwrap_or_default(), program),
-        env::var_os("CERROJO_TEST_REQUIRE").is_some(),
-    )
+    decide(find(program).is_some(), env::var_os("CERROJO_TEST_REQUIRE").is_some())
 }
 
-fn is_on(path: &OsStr, program: &str) -> bool {
-    env::split_paths(path).any(|folder| folder.join(program).is_file())
+/// Where `program` is: of several the first on the `PATH`, or else of the newest version.
+pub(crate) fn find(program: &str) -> Option<PathBuf> {
+    on(&env::var_os("PATH").unwrap_or_default(), program).or_else(|| off_path(program))
+}
+
+fn on(path: &OsStr, program: &str) -> Option<PathBuf> {
+    env::split_paths(path).map(|folder| folder.join(program)).find(|file| file.is_file())
+}
+
+fn off_path(program: &str) -> Option<PathBuf> {
+    let versions = newest_first(Path::new(POSTGRESQL)).into_iter().map(|folder| folder.join("bin"));
+    let mut folders = versions.chain([PathBuf::from(SERVERS)]);
+    folders.find_map(|folder| Some(folder.join(program)).filter(|file| file.is_file()))
+}
+
+/// The folders below `top` whose names are numbers.
+fn newest_first(top: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(top).into_iter().flatten().flatten();
+    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let mut numbers: Vec<_> = numbers.collect();
+    numbers.sort_unstable_by(|one, other| other.cmp(one));
+    numbers.into_iter().map(|number| top.join(number.to_string())).collect()
 }
 
 fn decide(is_there: bool, is_required: bool) -> Need {
@@ -56,6 +84,18 @@ mod tests {
     #[test]
     fn programs_are_looked_for_on_the_path() {
         assert_eq!(need("sh"), Need::There);
-        assert!(!is_on(OsStr::new("/bin"), "no-such-program"));
+        assert_eq!(on(OsStr::new("/bin"), "no-such-program"), None);
+        assert_eq!(find("no-such-program"), None);
+    }
+
+    #[test]
+    fn versions_are_ordered_by_number_and_not_by_name() {
+        let top = tempfile::tempdir().unwrap();
+        for name in ["9", "15", "100", "common"] {
+            fs::create_dir(top.path().join(name)).unwrap();
+        }
+        let names = ["100", "15", "9"].map(|name| top.path().join(name));
+        assert_eq!(newest_first(top.path()), names);
+        assert!(newest_first(Path::new("/no/such/folder")).is_empty());
     }
 }

@@ -123,7 +123,7 @@ impl Process {
     ///
     /// When it has ended.
     pub fn freeze(&self) -> io::Result<()> {
-        rustix::process::pidfd_send_signal(&self.pidfd, Signal::STOP)?;
+        self.signal(Signal::STOP)?;
         let stopped = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         let pid = Pid::from_child(&self.child);
         match rustix::process::waitid(WaitId::Pid(pid), stopped)? {
@@ -138,7 +138,7 @@ impl Process {
     ///
     /// When it has been reaped.
     pub fn thaw(&self) -> io::Result<()> {
-        Ok(rustix::process::pidfd_send_signal(&self.pidfd, Signal::CONT)?)
+        self.signal(Signal::CONT)
     }
 
     /// Waits until it ends, and reaps it.
@@ -175,14 +175,11 @@ impl Process {
     }
 
     pub(crate) fn ends_within(&self, limit: Duration) -> io::Result<bool> {
-        let limit = Timespec::try_from(limit).map_err(io::Error::other)?;
-        let mut ended = [PollFd::new(&self.pidfd, PollFlags::IN)];
-        loop {
-            match rustix::event::poll(&mut ended, Some(&limit)) {
-                Err(rustix::io::Errno::INTR) => {}
-                ready => return Ok(ready? > 0),
-            }
-        }
+        ends_within(&self.pidfd, limit)
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) -> io::Result<()> {
+        Ok(rustix::process::pidfd_send_signal(&self.pidfd, signal)?)
     }
 }
 
@@ -191,6 +188,18 @@ impl Drop for Process {
         // Without effect on one that was reaped; an error has nobody to go to.
         drop(self.child.kill());
         drop(self.wait(KILL_LIMIT));
+    }
+}
+
+/// Whether the process behind a pidfd, a child or not, ends within `limit`.
+pub(crate) fn ends_within(pidfd: &OwnedFd, limit: Duration) -> io::Result<bool> {
+    let limit = Timespec::try_from(limit).map_err(io::Error::other)?;
+    let mut ended = [PollFd::new(pidfd, PollFlags::IN)];
+    loop {
+        match rustix::event::poll(&mut ended, Some(&limit)) {
+            Err(rustix::io::Errno::INTR) => {}
+            ready => return Ok(ready? > 0),
+        }
     }
 }
 

@@ -192,6 +192,11 @@ impl ClockSkew {
         Ok(Self { shim, skew })
     }
 
+    /// The folder that whoever runs under the shim must be able to enter.
+    pub(crate) fn folder(&self) -> &Path {
+        self.shim.folder.path()
+    }
+
     /// Makes `command` run under the shim.
     pub fn apply<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         self.shim.preload(command).env("SKEW_FILE", self.shim.path("skew"))

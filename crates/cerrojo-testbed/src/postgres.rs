@@ -1,0 +1,24 @@
+//! Private PostgreSQL servers, and PgBouncer in front of them.
+
+mod account;
+mod bouncer;
+mod builder;
+mod postmaster;
+mod psql;
+mod server;
+mod template;
+
+pub use bouncer::{PgBouncer, PgBouncerBuilder};
+pub use builder::PostgresBuilder;
+pub use server::PostgresServer;
+
+/// The superuser by which the testbed speaks to its servers and they to each other, through the unix socket: so that
+/// a test may demand of everyone else whatever it likes.
+const TESTBED: &str = "testbed";
+
+/// The database that every server has.
+const APP: &str = "app";
+
+fn url(user: &str, password: &str, address: &str, database: &str) -> String {
+    format!("postgres://{user}:{password}@{address}/{database}")
+}

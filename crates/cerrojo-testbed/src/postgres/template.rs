@@ -1,0 +1,94 @@
+//! The files of a fresh cluster, made once in this process and copied for each server.
+
+use std::{
+    fs::{self, File},
+    io::{self, Read},
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    sync::OnceLock,
+};
+
+use super::{APP, TESTBED, account};
+
+/// A cluster that has never run, its superuser's password, and who removes it.
+#[derive(Debug)]
+pub(super) struct Template {
+    data: PathBuf,
+    password: String,
+    _sweeper: Child,
+}
+
+impl Template {
+    /// The one of this process. It is made by whoever asks first; all others wait.
+    pub(super) fn get() -> io::Result<&'static Self> {
+        static MADE: OnceLock<Result<Template, String>> = OnceLock::new();
+        let made = MADE.get_or_init(|| Self::make().map_err(|error| error.to_string()));
+        made.as_ref().map_err(|error| io::Error::other(error.clone()))
+    }
+
+    /// The password of `postgres`, and of every role that the testbed makes.
+    pub(super) fn password(&self) -> &str {
+        &self.password
+    }
+
+    /// Copies it to `data`, which must not be there yet.
+    pub(super) fn copy(&self, data: &Path) -> io::Result<()> {
+        run(Command::new("cp").arg("-a").arg(&self.data).arg(data))
+    }
+
+    fn make() -> io::Result<Self> {
+        let folder = account::folder("testbed-postgres-template-")?;
+        let _sweeper = sweeper(folder.path())?;
+        let (data, password) = (folder.path().join("data"), password()?);
+        initialize(&data, &password)?;
+        populate(&data)?;
+        // From here on the sweeper's.
+        drop(folder.keep());
+        Ok(Self { data, password, _sweeper })
+    }
+}
+
+/// Removes the folder when this process has ended, however it ends: what is static is never dropped.
+fn sweeper(folder: &Path) -> io::Result<Child> {
+    let mut sweeper = Command::new("sh");
+    sweeper.args(["-c", "cat; rm -rf -- \"$1\"", "testbed-sweeper"]).arg(folder);
+    sweeper.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    // Not ended by the Ctrl-C that ends us.
+    sweeper.process_group(0).spawn()
+}
+
+fn initialize(data: &Path, password: &str) -> io::Result<()> {
+    let file = data.with_file_name("password");
+    account::write(&file, password)?;
+    let mut initdb = account::command(&account::program("initdb")?)?;
+    initdb.arg("--pgdata").arg(data).arg("--pwfile").arg(file).arg("--no-sync");
+    initdb.args(["--username=postgres", "--auth=scram-sha-256"]);
+    run(initdb.args(["--no-locale", "--encoding=UTF8"]))
+}
+
+/// In the one mode that needs no connection: one statement a line.
+fn populate(data: &Path) -> io::Result<()> {
+    let script = data.with_file_name("script");
+    let roles = format!("CREATE ROLE {TESTBED} SUPERUSER LOGIN REPLICATION\n");
+    fs::write(&script, format!("{roles}CREATE DATABASE {APP}\n"))?;
+    let mut postgres = account::command(&account::program("postgres")?)?;
+    postgres.args(["--single", "-F", "-D"]).arg(data).arg("postgres");
+    run(postgres.stdin(File::open(script)?))
+}
+
+/// Runs a program to its end.
+pub(super) fn run(command: &mut Command) -> io::Result<()> {
+    let Output { status, stdout, stderr } = command.output()?;
+    if status.success() {
+        return Ok(());
+    }
+    let said = [stdout, stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+    Err(io::Error::other(format!("{}: {status}\n{said}", command.get_program().display())))
+}
+
+fn password() -> io::Result<String> {
+    let mut bytes = [0; 16];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
