@@ -3,9 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 use std::{
-    fs,
+    fs::{self, Permissions},
     io::{self, ErrorKind},
     net::TcpStream,
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Command, ExitCode, Output, Stdio},
     sync::mpsc::channel,
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
         trial("a_dropped_server_leaves_no_process_and_no_folder", dropped),
         trial("a_full_disk_refuses_writes_until_it_has_room", full_disk)
             .with_ignored_flag(server || disk),
+        trial("a_process_that_used_servers_leaves_no_folder", swept),
         pooled("transactions_of_many_clients_share_few_connections", pool),
         pooled("a_session_has_a_connection_of_its_own", sessions),
         pooled("pgbouncer_is_frozen_killed_stopped_and_restarted", bouncer_faults),
@@ -247,7 +249,7 @@ fn secured(url: &str, trusted: &Certificates, own: Option<&Certificates>) -> Str
     let url = format!("{url}?sslmode=verify-full&sslrootcert={root}");
     let Some(own) = own else { return url };
     let (certificate, key) = (own.client(), own.client_key());
-    fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    fs::set_permissions(&key, Permissions::from_mode(0o600)).unwrap();
     format!("{url}&sslcert={}&sslkey={}", certificate.display(), key.display())
 }
 
@@ -318,6 +320,20 @@ fn dropped() -> Result<(), Failed> {
     drop(server);
     assert!(processes.len() > 5 && have_ended(&processes), "{processes:?}");
     assert!(!folder.exists());
+    Ok(())
+}
+
+/// This program once more, for one trial, with temporary folders in a place of its own.
+fn swept() -> Result<(), Failed> {
+    let place = tempfile::tempdir()?;
+    fs::set_permissions(place.path(), Permissions::from_mode(0o755))?;
+    let mut again = Command::new(std::env::current_exe()?);
+    again.args(["--exact", "a_rule_of_ones_own_goes_before_the_passwords"]);
+    let mut again = Process::spawn(again.env("TMPDIR", place.path()))?;
+    assert!(again.wait(LONG)?.success(), "{:?}", again.rest(LONG)?);
+    let mut empty = Command::new("sh");
+    empty.args(["-c", "while [ -n \"$(ls -A \"$1\")\" ]; do sleep 0.05; done", "empty"]);
+    assert!(Process::spawn(empty.arg(place.path()))?.wait(LONG)?.success());
     Ok(())
 }
 

@@ -11,8 +11,8 @@ use tempfile::TempDir;
 
 use crate::need::find;
 
-/// The longest name that the kernel takes for a unix socket is 107 bytes; a server's own part of it is shorter than this.
-const FOLDER_BYTES_MAX: usize = 70;
+/// The kernel takes at most 107 bytes for the name of a unix socket; the rest is for what comes below the usual place.
+const PLACE_BYTES_MAX: usize = 45;
 
 /// Where folders go if the usual place has too long a name.
 const SHORT_PLACE: &str = "/tmp";
@@ -47,16 +47,17 @@ pub(super) fn write(path: &Path, contents: impl AsRef<[u8]>) -> io::Result<()> {
     own(path)
 }
 
-/// A temporary folder of theirs, with room for a unix socket's name below it.
-pub(super) fn folder(prefix: &str) -> io::Result<TempDir> {
-    let folder = tempfile::Builder::new().prefix(prefix).tempdir_in(place())?;
+/// A temporary folder of theirs.
+pub(super) fn folder(place: &Path, prefix: &str) -> io::Result<TempDir> {
+    let folder = tempfile::Builder::new().prefix(prefix).tempdir_in(place)?;
     own(folder.path())?;
     Ok(folder)
 }
 
-fn place() -> PathBuf {
+/// Where temporary folders go, with room for a unix socket's name below them.
+pub(super) fn place() -> PathBuf {
     let usual = std::env::temp_dir();
-    if usual.as_os_str().len() <= FOLDER_BYTES_MAX { usual } else { PathBuf::from(SHORT_PLACE) }
+    if usual.as_os_str().len() <= PLACE_BYTES_MAX { usual } else { PathBuf::from(SHORT_PLACE) }
 }
 
 /// A program of the installation whose `postgres` is found first.

@@ -80,7 +80,8 @@ impl PgBouncerBuilder {
     ///
     /// When `pgbouncer` is missing, ends, or does not answer in time; the error shows its log.
     pub fn start(&self) -> io::Result<PgBouncer> {
-        let (folder, port) = (account::folder("testbed-pgbouncer-")?, Port::reserve()?);
+        let folder = account::folder(&account::place(), "testbed-pgbouncer-")?;
+        let port = Port::reserve()?;
         let users = self.users.iter().map(|name| format!("\"{name}\" \"{}\"\n", self.password));
         account::write(&folder.path().join("users.txt"), users.collect::<String>())?;
         let written = self.configuration(&folder, port.number());

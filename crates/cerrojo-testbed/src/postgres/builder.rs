@@ -118,7 +118,7 @@ impl PostgresBuilder {
     /// asked for and `cc` is missing.
     pub fn start(&self) -> io::Result<PostgresServer> {
         let template = Template::get()?;
-        let (folder, port) = (account::folder("testbed-postgres-")?, Port::reserve()?);
+        let (folder, port) = (template.server_folder()?, Port::reserve()?);
         let data =
             self.disk.as_deref().unwrap_or(folder.path()).join(format!("data-{}", port.number()));
         match &self.primary {

@@ -48,19 +48,19 @@ impl Postmaster {
     pub(super) fn freeze(&self) -> io::Result<()> {
         self.process.freeze()?;
         let mut frozen = HashSet::new();
-        while let Some(next) = self.children()?.into_iter().find(|pid| !frozen.contains(pid)) {
-            signal(&pidfd_open(next, PidfdFlags::empty())?, Signal::STOP)?;
-            await_that("a process that stands still", LIMIT, || Ok(is_still(next).then_some(())))?;
-            frozen.insert(next);
+        loop {
+            let children = self.children()?.into_iter();
+            let new: Vec<_> = children.filter(|pid| frozen.insert(*pid)).collect();
+            if new.is_empty() {
+                return Ok(());
+            }
+            new.into_iter().try_for_each(freeze)?;
         }
-        Ok(())
     }
 
     /// Lets all of them run on.
     pub(super) fn thaw(&self) -> io::Result<()> {
-        for child in self.children()? {
-            signal(&pidfd_open(child, PidfdFlags::empty())?, Signal::CONT)?;
-        }
+        self.children()?.into_iter().try_for_each(|pid| signal(pid, Signal::CONT))?;
         self.process.thaw()
     }
 
@@ -78,9 +78,9 @@ impl Postmaster {
             return self.process.kill().map(drop);
         }
         // One that stands still reaps nobody: so no number of a child is given to a stranger meanwhile.
-        let children = self.children()?.into_iter().map(|pid| pidfd_open(pid, PidfdFlags::empty()));
-        let children: Vec<_> = children.collect::<Result<_, _>>()?;
-        children.iter().try_for_each(|child| signal(child, Signal::KILL))?;
+        let children = self.children()?.into_iter();
+        let children: Vec<_> = children.map(open).collect::<Result<_, _>>()?;
+        children.iter().try_for_each(|child| pidfd_send_signal(child, Signal::KILL))?;
         self.process.kill()?;
         children.iter().try_for_each(await_end)?;
         self.remove_shared_memory()
@@ -119,12 +119,21 @@ impl Drop for Postmaster {
     }
 }
 
+fn freeze(pid: Pid) -> io::Result<()> {
+    signal(pid, Signal::STOP)?;
+    await_that("a process that stands still", LIMIT, || Ok(is_still(pid).then_some(())))
+}
+
 /// A process that has ended meanwhile needs no signal.
-fn signal(process: &OwnedFd, signal: Signal) -> io::Result<()> {
-    match pidfd_send_signal(process, signal) {
+fn signal(pid: Pid, signal: Signal) -> io::Result<()> {
+    match open(pid).and_then(|process| pidfd_send_signal(process, signal)) {
         Err(Errno::SRCH) => Ok(()),
         sent => Ok(sent?),
     }
+}
+
+fn open(pid: Pid) -> Result<OwnedFd, Errno> {
+    pidfd_open(pid, PidfdFlags::empty())
 }
 
 fn await_end(process: &OwnedFd) -> io::Result<()> {

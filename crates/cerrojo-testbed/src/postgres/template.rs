@@ -1,4 +1,5 @@
-//! The files of a fresh cluster, made once in this process and copied for each server.
+//! The files of a fresh cluster, made once in this process and copied for each server, and the folder in which all of
+//! them are.
 
 use std::{
     fs::{self, File},
@@ -9,12 +10,17 @@ use std::{
     sync::OnceLock,
 };
 
+use tempfile::TempDir;
+
 use super::{APP, TESTBED, account};
 
-/// A cluster that has never run, its superuser's password, and who removes it.
+/// The cluster's own folder within.
+const DATA: &str = "template";
+
+/// A cluster that has never run, its superuser's password, and who removes its folder.
 #[derive(Debug)]
 pub(super) struct Template {
-    data: PathBuf,
+    folder: PathBuf,
     password: String,
     _sweeper: Child,
 }
@@ -32,24 +38,28 @@ impl Template {
         &self.password
     }
 
+    /// A folder for one more server.
+    pub(super) fn server_folder(&self) -> io::Result<TempDir> {
+        account::folder(&self.folder, "server-")
+    }
+
     /// Copies it to `data`, which must not be there yet.
     pub(super) fn copy(&self, data: &Path) -> io::Result<()> {
-        run(Command::new("cp").arg("-a").arg(&self.data).arg(data))
+        run(Command::new("cp").arg("-a").arg(self.folder.join(DATA)).arg(data))
     }
 
     fn make() -> io::Result<Self> {
-        let folder = account::folder("testbed-postgres-template-")?;
-        let _sweeper = sweeper(folder.path())?;
-        let (data, password) = (folder.path().join("data"), password()?);
-        initialize(&data, &password)?;
-        populate(&data)?;
+        let folder = account::folder(&account::place(), "testbed-postgres-")?;
+        let (_sweeper, password) = (sweeper(folder.path())?, password()?);
+        initialize(folder.path(), &password)?;
+        populate(folder.path())?;
         // From here on the sweeper's.
-        drop(folder.keep());
-        Ok(Self { data, password, _sweeper })
+        Ok(Self { folder: folder.keep(), password, _sweeper })
     }
 }
 
-/// Removes the folder when this process has ended, however it ends: what is static is never dropped.
+/// Removes the folder when this process has ended, however it ends: what is static is never dropped. A server whose
+/// folder is gone ends by itself within a minute.
 fn sweeper(folder: &Path) -> io::Result<Child> {
     let mut sweeper = Command::new("sh");
     sweeper.args(["-c", "cat; rm -rf -- \"$1\"", "testbed-sweeper"]).arg(folder);
@@ -58,22 +68,22 @@ fn sweeper(folder: &Path) -> io::Result<Child> {
     sweeper.process_group(0).spawn()
 }
 
-fn initialize(data: &Path, password: &str) -> io::Result<()> {
-    let file = data.with_file_name("password");
+fn initialize(folder: &Path, password: &str) -> io::Result<()> {
+    let file = folder.join("password");
     account::write(&file, password)?;
     let mut initdb = account::command(&account::program("initdb")?)?;
-    initdb.arg("--pgdata").arg(data).arg("--pwfile").arg(file).arg("--no-sync");
+    initdb.arg("--pgdata").arg(folder.join(DATA)).arg("--pwfile").arg(file).arg("--no-sync");
     initdb.args(["--username=postgres", "--auth=scram-sha-256"]);
     run(initdb.args(["--no-locale", "--encoding=UTF8"]))
 }
 
 /// In the one mode that needs no connection: one statement a line.
-fn populate(data: &Path) -> io::Result<()> {
-    let script = data.with_file_name("script");
+fn populate(folder: &Path) -> io::Result<()> {
+    let script = folder.join("script");
     let roles = format!("CREATE ROLE {TESTBED} SUPERUSER LOGIN REPLICATION\n");
     fs::write(&script, format!("{roles}CREATE DATABASE {APP}\n"))?;
     let mut postgres = account::command(&account::program("postgres")?)?;
-    postgres.args(["--single", "-F", "-D"]).arg(data).arg("postgres");
+    postgres.args(["--single", "-F", "-D"]).arg(folder.join(DATA)).arg("postgres");
     run(postgres.stdin(File::open(script)?))
 }
 
