@@ -1,6 +1,13 @@
 //! What the tests need beside a Rust toolchain, and how to get it.
 
-use std::{env, ffi::OsStr, os::unix::fs::MetadataExt, path::Path, process::Command};
+use std::{
+    env,
+    ffi::OsStr,
+    fs,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use crate::{Outcome, process};
 
@@ -23,6 +30,8 @@ const NEEDS: &[Need] = &[
         trials: "people at a terminal under `cerrojo run`",
     },
     Need { packages: &["redis-server"], program: "redis-server", trials: "the Redis store" },
+    Need { packages: &["postgresql"], program: "postgres", trials: "the PostgreSQL store" },
+    Need { packages: &["pgbouncer"], program: "pgbouncer", trials: "PostgreSQL through a pool" },
     Need { packages: &["less"], program: "less", trials: "a pager under `cerrojo run`" },
     Need { packages: &["vim-tiny"], program: "vi", trials: "an editor under `cerrojo run`" },
     Need {
@@ -33,6 +42,12 @@ const NEEDS: &[Need] = &[
     Need { packages: &["nodejs"], program: "node", trials: "node-redlock beside ours" },
     Need { packages: &["npm"], program: "npm", trials: "node-redlock beside ours" },
 ];
+
+/// Where Debian has a folder for each version of PostgreSQL, with programs that are on nobody's `PATH`.
+const POSTGRESQL: &str = "/usr/lib/postgresql";
+
+/// Where Debian has servers; on the `PATH` of root only.
+const SERVERS: &str = "/usr/sbin";
 
 /// Installs what is missing where that is possible: as root on Debian. Elsewhere says how.
 pub(crate) fn install() -> Outcome {
@@ -48,11 +63,17 @@ pub(crate) fn install() -> Outcome {
 }
 
 fn missing<'a>(needs: &'a [Need], path: &OsStr) -> Vec<&'a Need> {
-    needs.iter().filter(|need| !is_on(path, need.program)).collect()
+    needs.iter().filter(|need| !is_there(path, need.program)).collect()
 }
 
-fn is_on(path: &OsStr, program: &str) -> bool {
-    env::split_paths(path).any(|folder| folder.join(program).is_file())
+fn is_there(path: &OsStr, program: &str) -> bool {
+    env::split_paths(path).chain(off_path()).any(|folder| folder.join(program).is_file())
+}
+
+/// Folders beside the `PATH` in which the tests find servers too.
+fn off_path() -> impl Iterator<Item = PathBuf> {
+    let versions = fs::read_dir(POSTGRESQL).into_iter().flatten().flatten();
+    versions.map(|version| version.path().join("bin")).chain([PathBuf::from(SERVERS)])
 }
 
 fn list(missing: &[&Need]) -> String {
