@@ -35,6 +35,7 @@ fn main() -> ExitCode {
         trial("a_frozen_server_and_its_backends_are_silent_until_they_are_thawed", frozen),
         trial("a_kill_and_a_restart_keep_what_was_committed_and_the_port", killed),
         trial("a_server_that_is_stopped_either_way_keeps_what_was_committed", stopped),
+        trial("a_server_that_ended_by_itself_is_not_running_and_can_be_restarted", ended),
         trial("backends_are_terminated_by_a_condition", terminated),
         trial("a_standby_follows_until_it_is_promoted_to_a_later_timeline", standby),
         trial("tls_is_demanded_and_trusts_by_the_authority", tls),
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
         trial("a_process_that_used_servers_leaves_no_folder", swept),
         pooled("transactions_of_many_clients_share_few_connections", pool),
         pooled("a_session_has_a_connection_of_its_own", sessions),
+        pooled("pgbouncer_speaks_tls_to_a_server_that_demands_it", bouncer_tls),
         pooled("pgbouncer_is_frozen_killed_stopped_and_restarted", bouncer_faults),
         pooled("a_dropped_pgbouncer_leaves_no_process_and_no_folder", bouncer_dropped),
     ];
@@ -91,6 +93,13 @@ fn have_ended(processes: &[PathBuf]) -> bool {
         let status = fs::read_to_string(path.join("status")).unwrap_or_default();
         !path.exists() || status.is_empty() || status.contains("State:\tZ")
     })
+}
+
+/// Looks again and again, for about a minute; the silence of `cat` is the pause.
+fn await_that(look: impl Fn() -> bool) {
+    let silent = Process::spawn(&mut Command::new("cat")).unwrap();
+    let looks = (0..600).any(|_| look() || silent.line(Duration::from_millis(100)).is_ok());
+    assert!(looks, "not within a minute");
 }
 
 fn statements() -> Result<(), Failed> {
@@ -200,6 +209,21 @@ fn stopped() -> Result<(), Failed> {
     server.restart()?;
     assert!(server.log()?.contains("automatic recovery in progress"));
     assert_eq!(server.superuser_sql("SELECT a FROM kept")?, "42");
+    Ok(())
+}
+
+fn ended() -> Result<(), Failed> {
+    let server = PostgresServer::builder().fast().start()?;
+    let interrupt =
+        || Command::new("kill").args(["-INT", &server.id().unwrap().to_string()]).status();
+    assert!(interrupt()?.success());
+    await_that(|| !server.is_running());
+    server.restart()?;
+    assert_eq!(server.superuser_sql("SELECT 1")?, "1");
+    assert!(interrupt()?.success());
+    await_that(|| !server.is_running());
+    server.freeze().unwrap_err();
+    server.kill()?;
     Ok(())
 }
 
@@ -331,9 +355,7 @@ fn swept() -> Result<(), Failed> {
     again.args(["--exact", "a_rule_of_ones_own_goes_before_the_passwords"]);
     let mut again = Process::spawn(again.env("TMPDIR", place.path()))?;
     assert!(again.wait(LONG)?.success(), "{:?}", again.rest(LONG)?);
-    let mut empty = Command::new("sh");
-    empty.args(["-c", "while [ -n \"$(ls -A \"$1\")\" ]; do sleep 0.05; done", "empty"]);
-    assert!(Process::spawn(empty.arg(place.path()))?.wait(LONG)?.success());
+    await_that(|| fs::read_dir(place.path()).unwrap().next().is_none());
     Ok(())
 }
 
@@ -377,6 +399,14 @@ fn sessions() -> Result<(), Failed> {
     let mut sessions = [session(&url)?, session(&url)?];
     let ids = sessions.each_mut().map(|it| it.ask("SELECT pg_backend_pid();", LONG).unwrap());
     assert_ne!(ids.first(), ids.last());
+    Ok(())
+}
+
+fn bouncer_tls() -> Result<(), Failed> {
+    let server = PostgresServer::builder().fast().tls(&Certificates::new()?).start()?;
+    let bouncer = PgBouncer::start(&server)?;
+    let look = "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()";
+    assert_eq!(ask(&bouncer.url("postgres", "app"), look)?, "t");
     Ok(())
 }
 

@@ -21,13 +21,14 @@ const LIMIT: Duration = Duration::from_secs(20);
 /// The database by which it speaks of itself.
 const ADMIN: &str = "pgbouncer";
 
-const DEFAULTS: [(&str, &str); 7] = [
+const DEFAULTS: [(&str, &str); 8] = [
     ("listen_addr", "127.0.0.1"),
     ("auth_type", "scram-sha-256"),
     ("admin_users", "postgres"),
     ("pool_mode", "transaction"),
     ("default_pool_size", "4"),
     ("max_client_conn", "500"),
+    ("server_tls_sslmode", "prefer"),
     ("ignore_startup_parameters", "extra_float_digits"),
 ];
 

@@ -95,14 +95,15 @@ impl PostgresBuilder {
     }
 
     /// Keeps its data there, so that the disk can be filled; its log and its socket stay elsewhere. It takes about
-    /// 48 MB at first, and the disk must outlive it.
+    /// 48 MB at first, then 16 MB at a time for its WAL. The disk must outlive it.
     #[must_use]
     pub fn on_disk(mut self, disk: &Disk) -> Self {
         self.disk = Some(disk.path().to_owned());
         self
     }
 
-    /// Makes it a read-only streaming replica of `primary`, with a copy of its data.
+    /// Makes it a read-only streaming replica of `primary`, with a copy of its data. It needs a `max_connections` no
+    /// smaller than that of `primary`, which must run when it is started.
     #[must_use]
     pub fn standby_of(mut self, primary: &PostgresServer) -> Self {
         let socket_dir = primary.socket_dir().to_owned();
