@@ -1,4 +1,4 @@
-//! The lock libraries of other languages that tests and comparisons run beside ours, in the versions that files here pin.
+//! The lock libraries that tests and comparisons run beside ours as programs of their own, in the versions that files pin.
 
 use std::{
     fs,
@@ -23,6 +23,13 @@ pub(crate) fn install() -> Outcome {
     process::run(&mut python(&pins, &place))?;
     process::run(&mut node(&pins, &place)?)?;
     fs::write(&stamp, wanted).map_err(|e| said(&stamp, &e))
+}
+
+/// Builds those in Rust that are programs of their own.
+pub(crate) fn build() -> Outcome {
+    let manifest = "--manifest-path crates/cerrojo-bench/peers/distributed-lock/Cargo.toml";
+    let words = format!("build --release --locked {manifest} --target-dir target/peers/rust");
+    process::run(&mut process::cargo(&words))
 }
 
 fn pinned(pins: &Path) -> Result<String, String> {

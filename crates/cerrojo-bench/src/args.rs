@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Parser, Subcommand};
 
-use crate::redis_turns;
+use crate::fleet_turns;
 
 /// Measures Cerrojo beside other systems, in interleaved rounds of one run.
 #[derive(Debug, Parser)]
@@ -56,9 +56,9 @@ pub(crate) enum Role {
         /// How many locks.
         count: u32,
     },
-    /// Takes turns on a lock in Redis, as [`cerrojo_bench::fleet`] wants it.
+    /// Takes turns on a lock, as [`cerrojo_bench::fleet`] wants it.
     #[command(hide = true)]
-    RedisTurns(redis_turns::Job),
+    FleetTurns(fleet_turns::Job),
     /// Adds one to the number in a file without any care.
     #[command(hide = true)]
     AddOne {

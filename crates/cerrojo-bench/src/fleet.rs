@@ -1,4 +1,4 @@
-//! Several processes that take turns on locks of one Redis server, or of a majority of several.
+//! Several processes that take turns on locks of one store.
 //!
 //! The protocol, the same in every language: a worker prints `ready` when it is connected. A line on its standard input
 //! starts its turns; they end with its standard input or after as many rounds as asked for. Then it prints all of them as one
@@ -24,8 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// What each worker of a fleet does.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// The ports of the servers on 127.0.0.1; of several a majority has the lock.
-    pub nodes: Vec<u16>,
+    /// Where the locks are.
+    pub servers: Servers,
     /// The lock's name.
     pub name: String,
     /// Each task has a lock of its own, `NAME/TASK`.
@@ -48,7 +48,16 @@ pub struct Job {
     pub format: Option<String>,
 }
 
-/// A number in a server, which may be none of those that have the lock.
+/// Who has the locks.
+#[derive(Clone, Debug)]
+pub enum Servers {
+    /// Redis on these ports of 127.0.0.1; of several a majority has the lock.
+    Redis(Vec<u16>),
+    /// A database of PostgreSQL, by its URL.
+    Postgres(String),
+}
+
+/// A number in a Redis server, which may be none of those that have the lock.
 #[derive(Clone, Debug)]
 pub struct Counter {
     /// The server's port on 127.0.0.1.
@@ -98,11 +107,21 @@ impl Turn {
 }
 
 impl Job {
-    /// Turns without an end, a pause, or anything to do, with a TTL of 30 s, on the servers of those ports.
+    /// Turns without an end, a pause, or anything to do, with a TTL of 30 s, on the Redis servers of those ports.
     #[must_use]
     pub fn new(nodes: &[u16], name: &str) -> Self {
+        Self::on(Servers::Redis(nodes.to_vec()), name)
+    }
+
+    /// The same in a database of PostgreSQL.
+    #[must_use]
+    pub fn in_database(url: &str, name: &str) -> Self {
+        Self::on(Servers::Postgres(url.to_owned()), name)
+    }
+
+    fn on(servers: Servers, name: &str) -> Self {
         Self {
-            nodes: nodes.to_vec(),
+            servers,
             name: name.to_owned(),
             own_names: false,
             tasks: 1,
@@ -119,8 +138,7 @@ impl Job {
     fn words(&self, peer: Peer) -> Vec<String> {
         let mut words = vec![format!("--name={}", self.name), format!("--id={peer}")];
         words.extend(self.numbers().map(|(option, number)| format!("--{option}={number}")));
-        let nodes: Vec<_> = self.nodes.iter().map(u16::to_string).collect();
-        words.push(format!("--nodes={}", nodes.join(",")));
+        words.push(self.servers.word());
         words.extend(self.counter.iter().flat_map(Counter::words));
         let format = self.format.as_ref().filter(|_| peer == Peer::Ours);
         words.extend(format.map(|format| format!("--format={format}")));
@@ -137,6 +155,18 @@ impl Job {
             ("between", self.between_ms),
             ("ttl", self.ttl_ms),
         ]
+    }
+}
+
+impl Servers {
+    fn word(&self) -> String {
+        match self {
+            Self::Redis(ports) => {
+                let ports: Vec<_> = ports.iter().map(u16::to_string).collect();
+                format!("--nodes={}", ports.join(","))
+            }
+            Self::Postgres(url) => format!("--url={url}"),
+        }
     }
 }
 
@@ -261,6 +291,13 @@ mod tests {
         let job = Job { format: Some("rslock".to_owned()), ..Job::new(&[1], "n") };
         let told = |peer| job.words(peer).contains(&"--format=rslock".to_owned());
         assert!(told(Peer::Ours) && !told(Peer::Rslock));
+    }
+
+    #[test]
+    fn a_worker_is_told_where_the_locks_are() {
+        let told = |job: &Job, word: &str| job.words(Peer::Ours).contains(&word.to_owned());
+        assert!(told(&Job::new(&[1, 2], "n"), "--nodes=1,2"));
+        assert!(told(&Job::in_database("postgres://h/d", "n"), "--url=postgres://h/d"));
     }
 
     #[test]

@@ -3,7 +3,13 @@
 use serde::Serialize;
 use tempfile::TempDir;
 
-use crate::{Result, args::Args, report, stats::Spread};
+use crate::{
+    Result,
+    aim::{Aim, Told},
+    args::Args,
+    report,
+    stats::Spread,
+};
 
 /// One question and those who answer it.
 pub(crate) struct Question {
@@ -15,6 +21,7 @@ pub(crate) struct Question {
     /// How often each is measured, unless the command line says so.
     pub(crate) rounds: u32,
     pub(crate) contestants: Vec<Contestant>,
+    pub(crate) aims: Vec<Aim>,
     /// Who could not take part, and why.
     pub(crate) left_out: Vec<String>,
     /// Where the contestants keep their files; removed with the question.
@@ -52,13 +59,14 @@ pub(crate) struct Outcome {
     pub(crate) baseline: String,
     pub(crate) rounds: u32,
     pub(crate) lines: Vec<Line>,
+    pub(crate) aims: Vec<Told>,
     pub(crate) left_out: Vec<String>,
     pub(crate) violations: Vec<String>,
     pub(crate) failures: Vec<String>,
 }
 
 /// One figure of one contestant.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub(crate) struct Line {
     pub(crate) figure: &'static str,
     pub(crate) unit: &'static str,
@@ -76,8 +84,16 @@ pub(crate) struct Line {
 impl Question {
     /// A question without contestants yet.
     pub(crate) fn new(args: &Args, name: &'static str, asks: &'static str) -> Result<Self> {
-        let (contestants, left_out, folder) = (Vec::new(), Vec::new(), args.fresh_folder()?);
-        Ok(Self { name, asks, baseline: String::new(), rounds: 1, contestants, left_out, folder })
+        Ok(Self {
+            name,
+            asks,
+            baseline: String::new(),
+            rounds: 1,
+            contestants: Vec::new(),
+            aims: Vec::new(),
+            left_out: Vec::new(),
+            folder: args.fresh_folder()?,
+        })
     }
 
     /// The same question with its baseline and its number of rounds.
@@ -135,6 +151,7 @@ impl Outcome {
             baseline: question.baseline.clone(),
             rounds,
             lines: Vec::new(),
+            aims: Vec::new(),
             left_out: question.left_out.clone(),
             violations: Vec::new(),
             failures: Vec::new(),
@@ -177,15 +194,14 @@ impl Outcome {
         }
     }
 
-    fn compare(&mut self) {
-        let of_baseline: Vec<_> =
-            self.lines.iter().filter(|line| line.contestant == self.baseline).collect();
-        let bases: Vec<_> =
-            of_baseline.iter().map(|line| (line.figure, line.rounds.clone())).collect();
+    fn compare(&mut self, aims: &[Aim]) {
+        let is_base = |line: &&Line| line.contestant == self.baseline;
+        let bases: Vec<_> = self.lines.iter().filter(is_base).cloned().collect();
         for line in &mut self.lines {
-            let base = bases.iter().find(|(figure, _)| *figure == line.figure);
-            line.ratio = base.and_then(|(_, rounds)| ratios(&line.rounds, rounds));
+            let base = bases.iter().find(|base| base.figure == line.figure);
+            line.ratio = base.and_then(|base| line.ratio_to(base));
         }
+        self.aims = aims.iter().map(|aim| aim.tell(&self.lines)).collect();
     }
 }
 
@@ -207,15 +223,15 @@ impl Line {
         self.samples.extend(&figure.samples);
         self.spread = Spread::of(&self.samples).unwrap_or(of_round);
     }
-}
 
-/// Round by round; nothing where a round is missing, since a failure would then shift the pairs, nor by zero.
-fn ratios(rounds: &[f64], base: &[f64]) -> Option<Spread> {
-    if rounds.len() != base.len() || base.contains(&0.0) {
-        return None;
+    /// Round by round; nothing where a round is missing, since a failure would then shift the pairs, nor by zero.
+    pub(crate) fn ratio_to(&self, base: &Self) -> Option<Spread> {
+        if self.rounds.len() != base.rounds.len() || base.rounds.contains(&0.0) {
+            return None;
+        }
+        let pairs = self.rounds.iter().zip(&base.rounds);
+        Spread::of(&pairs.map(|(own, base)| own / base).collect::<Vec<_>>())
     }
-    let ratios: Vec<f64> = rounds.iter().zip(base).map(|(own, base)| own / base).collect();
-    Spread::of(&ratios)
 }
 
 /// Measures every contestant once a round; each round starts with another one.
@@ -232,7 +248,7 @@ pub(crate) fn ask(mut question: Question, args: &Args) -> Result<Outcome> {
         let further = question.contestants.len().min(1);
         question.contestants.rotate_left(further);
     }
-    outcome.compare();
+    outcome.compare(&question.aims);
     Ok(outcome)
 }
 
@@ -241,6 +257,7 @@ mod tests {
     use clap::Parser;
 
     use super::*;
+    use crate::aim::Wanted;
 
     fn counting(question: &mut Question, name: &'static str, step: f64) {
         let mut last = 0.0;
@@ -269,6 +286,19 @@ mod tests {
         assert_eq!(fast.rounds, [4.0, 8.0, 12.0]);
         let ratio = fast.ratio.unwrap();
         assert_eq!((ratio.min, ratio.median, ratio.max), (4.0, 4.0, 4.0));
+    }
+
+    #[test]
+    fn an_aim_is_told_beside_what_was_measured() {
+        let mut question = question("slow");
+        counting(&mut question, "slow", 1.0);
+        counting(&mut question, "fast", 4.0);
+        let aim = || Aim::new("speed", "fast", Wanted::AtLeast(3.0));
+        question.aims = vec![aim(), aim().by("slow"), aim().by("nobody")];
+        let told = asked(question, &[]).aims;
+        assert_eq!(told[1].to_string(), "speed, fast by slow: at least 3");
+        let medians: Vec<_> = told.iter().map(|told| Some(told.measured?.median)).collect();
+        assert_eq!(medians, [Some(8.0), Some(4.0), None]);
     }
 
     #[test]

@@ -10,11 +10,15 @@ use serde::Serialize;
 
 use crate::Result;
 
-/// The lock file of this build: what it says is what was linked.
-const LOCK_FILE: &str = include_str!("../../../Cargo.lock");
-
-/// Crates whose versions matter to the figures.
-const CRATES: [&str; 6] = ["cerrojo", "tokio", "rusqlite", "libsqlite3-sys", "redis", "rslock"];
+/// Crates whose versions matter to the figures, and the lock file that says what was linked: of this build, and of the
+/// peer that is a program of its own.
+const CRATES: [(&str, &[&str]); 2] = [
+    (
+        include_str!("../../../Cargo.lock"),
+        &["cerrojo", "tokio", "rusqlite", "libsqlite3-sys", "redis", "rslock", "tokio-postgres"],
+    ),
+    (include_str!("../peers/distributed-lock/Cargo.lock"), &["distributed-lock-postgres", "sqlx"]),
+];
 
 /// The versions of the peers in Python and JavaScript.
 const PYTHON: &str = include_str!("../peers/requirements.txt");
@@ -66,12 +70,15 @@ fn mount(line: &str) -> Option<(&str, &str)> {
     Some((left.split(' ').nth(4)?, right.split(' ').next()?))
 }
 
-/// Of the crates that were linked, the server that is there, and the peers that are pinned.
+/// Of the crates that were linked, the servers that are there, and the peers that are pinned.
 fn versions() -> Result<Vec<(String, String)>> {
-    let crates = CRATES.iter().filter_map(|name| version_of(name));
+    let crates = CRATES
+        .iter()
+        .flat_map(|(lock_file, names)| names.iter().filter_map(|name| version_of(lock_file, name)));
+    let servers = redis_server().into_iter().chain(postgres());
     let python = PYTHON.lines().filter_map(|line| line.split(';').next()?.split_once("=="));
     let python = python.map(|(name, version)| (format!("{name} (Python)"), version.to_owned()));
-    Ok(crates.chain(redis_server()).chain(python).chain(node_versions()?).collect())
+    Ok(crates.chain(servers).chain(python).chain(node_versions()?).collect())
 }
 
 /// `Redis server v=7.0.15 sha=...`, where there is one.
@@ -82,6 +89,13 @@ fn redis_server() -> Option<(String, String)> {
     Some(("redis-server".to_owned(), version.to_owned()))
 }
 
+/// `pgbench (PostgreSQL) 15.18 (Debian ...)`, which comes with the server.
+fn postgres() -> Option<(String, String)> {
+    let said = Command::new("pgbench").arg("--version").output().ok()?.stdout;
+    let said = String::from_utf8_lossy(&said);
+    Some(("PostgreSQL".to_owned(), said.split_whitespace().nth(2)?.to_owned()))
+}
+
 fn node_versions() -> Result<Vec<(String, String)>> {
     let package: serde_json::Value = serde_json::from_str(NODE)?;
     let pinned = package.get("dependencies").and_then(serde_json::Value::as_object);
@@ -90,9 +104,9 @@ fn node_versions() -> Result<Vec<(String, String)>> {
     Ok(versions.map(|(name, version)| (format!("{name} (Node)"), version.to_owned())).collect())
 }
 
-fn version_of(name: &str) -> Option<(String, String)> {
+fn version_of(lock_file: &str, name: &str) -> Option<(String, String)> {
     let start = format!("name = \"{name}\"\nversion = \"");
-    let (_, rest) = LOCK_FILE.split_once(&start)?;
+    let (_, rest) = lock_file.split_once(&start)?;
     let (version, _) = rest.split_once('"')?;
     Some((name.to_owned(), version.to_owned()))
 }
@@ -132,7 +146,9 @@ mod tests {
     #[test]
     fn knows_the_versions_it_was_built_with() {
         let own = env!("CARGO_PKG_VERSION").to_owned();
-        assert_eq!(version_of("cerrojo"), Some(("cerrojo".to_owned(), own)));
-        assert_eq!(version_of("no-such-crate"), None);
+        let [(own_build, _), (peer, _)] = CRATES;
+        assert_eq!(version_of(own_build, "cerrojo"), Some(("cerrojo".to_owned(), own)));
+        assert_eq!(version_of(own_build, "no-such-crate"), None);
+        assert!(version_of(peer, "sqlx").is_some());
     }
 }

@@ -1,14 +1,15 @@
 //! Measures Cerrojo beside other systems, in interleaved rounds of one run.
 //!
-//! It prints medians, their spread and ratios to a baseline, and judges no time. What it does judge is
+//! It prints medians, their spread and ratios to a baseline, beside what we aim at, and judges no time. What it does judge is
 //! safety: a lost update, an overlap or a falling token ends it with exit code 1.
 
+mod aim;
 mod args;
 mod etcd;
+mod fleet_turns;
 mod harness;
 mod machine;
 mod questions;
-mod redis_turns;
 mod report;
 mod stats;
 mod store;

@@ -6,7 +6,7 @@ use std::{
     process::Command,
 };
 
-/// A lock library for Redis, each in a process of its own.
+/// A way to lock, each in a process of its own: of Redis where it says no other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub enum Peer {
     /// Cerrojo.
@@ -21,9 +21,22 @@ pub enum Peer {
     NodeRedlock,
     /// The package python-redis-lock.
     PythonRedisLock,
+    /// One row in PostgreSQL: an upsert takes it, a delete gives it back. Who waits tries again after 50 to 100 ms.
+    Upsert,
+    /// PostgreSQL's advisory lock of a session. It writes nothing, and its waiters stand in a queue of the server.
+    SessionAdvisory,
+    /// PostgreSQL's advisory lock of a transaction, which stays open until the lock is given back.
+    TransactionAdvisory,
+    /// One row in PostgreSQL: looked for and then inserted, in one SERIALIZABLE transaction. Waits as [`Peer::Upsert`].
+    Serializable,
+    /// The crate distributed-lock, in PostgreSQL.
+    DistributedLock,
     /// No lock at all: what it costs shows that a test can see it.
     NoLock,
 }
+
+/// Makes what those need that keep their locks in a row of PostgreSQL.
+pub const LEASE_TABLE: &str = include_str!("../peers/lease.sql");
 
 /// How a peer's program is run.
 enum Program {
@@ -31,6 +44,8 @@ enum Program {
     Own(&'static str),
     Python(&'static str),
     Node(&'static str),
+    /// A crate of its own, built by `cargo xtask bench`.
+    Built(&'static str),
 }
 
 impl Peer {
@@ -42,6 +57,11 @@ impl Peer {
             Self::RedisPy => Program::Python("redis_py.py"),
             Self::NodeRedlock => Program::Node("node_redlock.mjs"),
             Self::PythonRedisLock => Program::Python("python_redis_lock.py"),
+            Self::Upsert => Program::Own("upsert"),
+            Self::SessionAdvisory => Program::Own("session-advisory"),
+            Self::TransactionAdvisory => Program::Own("transaction-advisory"),
+            Self::Serializable => Program::Own("serializable"),
+            Self::DistributedLock => Program::Built("distributed-lock-peer"),
             Self::NoLock => Program::Own("no-lock"),
         }
     }
@@ -56,6 +76,11 @@ impl Peer {
             Self::RedisPy => "redis-py",
             Self::NodeRedlock => "node-redlock",
             Self::PythonRedisLock => "python-redis-lock",
+            Self::Upsert => "upsert",
+            Self::SessionAdvisory => "session advisory",
+            Self::TransactionAdvisory => "transaction advisory",
+            Self::Serializable => "serializable",
+            Self::DistributedLock => "distributed-lock",
             Self::NoLock => "no lock",
         }
     }
@@ -63,13 +88,14 @@ impl Peer {
     /// What its program lacks here, if anything.
     #[must_use]
     pub fn missing(self) -> Option<String> {
-        let wanted = match self.program() {
+        let (wanted, chore) = match self.program() {
             Program::Own(_) => return None,
-            Program::Python(_) => python_packages().join("redis_lock"),
-            Program::Node(_) => node_packages().join("redlock"),
+            Program::Python(_) => (python_packages().join("redis_lock"), "test"),
+            Program::Node(_) => (node_packages().join("redlock"), "test"),
+            Program::Built(name) => (built_programs().join(name), "bench"),
         };
-        let missing = !wanted.is_dir();
-        missing.then(|| format!("{self} is not installed; `cargo xtask test` does it"))
+        let missing = !wanted.exists();
+        missing.then(|| format!("{self} is not installed; `cargo xtask {chore}` does it"))
     }
 
     /// Its program, without what it is to do; `own` is the program of this package.
@@ -78,7 +104,7 @@ impl Peer {
         match self.program() {
             Program::Own(kind) => {
                 let mut command = Command::new(own);
-                command.arg("redis-turns").arg(kind);
+                command.arg("fleet-turns").arg(kind);
                 command
             }
             Program::Python(file) => {
@@ -91,6 +117,7 @@ impl Peer {
                 command.env("NODE_PATH", node_packages()).arg(scripts().join(file));
                 command
             }
+            Program::Built(name) => Command::new(built_programs().join(name)),
         }
     }
 }
@@ -115,4 +142,8 @@ fn python_packages() -> PathBuf {
 
 fn node_packages() -> PathBuf {
     package().join("../../target/peers/node/node_modules")
+}
+
+fn built_programs() -> PathBuf {
+    package().join("../../target/peers/rust/release")
 }

@@ -1,8 +1,10 @@
 //! What is asked. A question is a file with one function that sets it up.
 
 mod cycles;
+mod figures;
 mod handoff;
 mod memory;
+mod postgres;
 mod redis;
 mod redlock;
 mod run;
@@ -12,11 +14,17 @@ use crate::{Result, args::Args, harness::Question};
 
 type SetUp = fn(&Args) -> Result<Question>;
 
-const ALL: [(&str, SetUp); 21] = [
+const ALL: [(&str, SetUp); 27] = [
     ("cycles", cycles::question),
     ("handoff", handoff::question),
     ("idle", handoff::idle_question),
     ("memory", memory::question),
+    ("postgres-cycles-1", postgres::of_1_task),
+    ("postgres-cycles-16", postgres::of_16_tasks),
+    ("postgres-cycles-64", postgres::of_64_tasks),
+    ("postgres-handoff-tasks", postgres::by_tasks),
+    ("postgres-handoff-processes", postgres::by_processes),
+    ("postgres-held-processes", postgres::held_by_processes),
     ("redis-cycles-1", redis::pinned),
     ("redis-cycles-16", redis::of_16_tasks),
     ("redis-cycles-64", redis::of_64_tasks),

@@ -47,6 +47,10 @@ pub(crate) fn print(outcome: &Outcome) -> Result<()> {
             writeln!(out, "{}", row(line))?;
         }
     }
+    for told in &outcome.aims {
+        let measured = told.measured.map_or_else(|| "not measured".to_owned(), over_rounds);
+        writeln!(out, "\naim: {told}; measured: {measured}")?;
+    }
     for (what, texts) in remarks(outcome) {
         texts.iter().try_for_each(|text| writeln!(out, "\n{what}: {text}"))?;
     }
@@ -81,18 +85,19 @@ fn title(figure: &str, unit: &str, outcome: &Outcome) -> String {
 fn row(line: &Line) -> String {
     let Spread { samples, p10, median, p90, p99, .. } = line.spread;
     let between = format!("{} .. {}", number(p10), number(p90));
-    let ratio = line.ratio.map(ratio).unwrap_or_default();
+    let ratio = line.ratio.map(over_rounds).unwrap_or_default();
     let [median, p99, samples] = [number(median), number(p99), samples.to_string()];
     cells([&line.contestant, &median, &between, &p99, &samples, &ratio])
 }
 
 /// Filled up, so that they can be read as they are.
 fn cells([name, median, between, p99, samples, ratio]: [&str; 6]) -> String {
-    format!("| {name:<34} | {median:>9} | {between:>18} | {p99:>9} | {samples:>7} | {ratio:<24} |")
+    format!("| {name:<34} | {median:>9} | {between:>18} | {p99:>9} | {samples:>7} | {ratio:<31} |")
 }
 
-fn ratio(ratio: Spread) -> String {
-    let [median, min, max] = [ratio.median, ratio.min, ratio.max].map(number);
+/// The median, and in between all are.
+fn over_rounds(rounds: Spread) -> String {
+    let [median, min, max] = [rounds.median, rounds.min, rounds.max].map(number);
     format!("{median} ({min} .. {max})")
 }
 

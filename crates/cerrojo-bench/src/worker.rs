@@ -12,14 +12,14 @@ use std::{
 
 use cerrojo::Instant;
 
-use crate::{Result, args::Role, process, redis_turns, store, turns::Place};
+use crate::{Result, args::Role, fleet_turns, process, store, turns::Place};
 
 pub(crate) fn run(role: &Role) -> Result<()> {
     match role {
         Role::TakeTurns(contest) => store::one_thread()?.block_on(take_turns(&contest.place)),
         Role::Wait(contest) => store::one_thread()?.block_on(wait(&contest.place)),
         Role::HoldMany { url, count } => store::two_workers()?.block_on(hold_many(url, *count)),
-        Role::RedisTurns(job) => redis_turns::run(job),
+        Role::FleetTurns(job) => fleet_turns::run(job),
         Role::AddOne { count, tokens } => add_one(count, tokens),
     }
 }

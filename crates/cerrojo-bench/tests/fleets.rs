@@ -10,9 +10,9 @@ use std::{path::Path, process::ExitCode, time::Duration};
 use cerrojo::Deadline;
 use cerrojo_bench::{
     fleet::{Counter, Fleet, Job, hand_offs},
-    peer::Peer,
+    peer::{LEASE_TABLE, Peer},
 };
-use cerrojo_testbed::{Need, RedisServer, Reply, need};
+use cerrojo_testbed::{Need, PostgresServer, RedisServer, Reply, need};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 const OWN: &str = env!("CARGO_BIN_EXE_cerrojo-bench");
@@ -32,6 +32,10 @@ const MIXED: [Peer; 3] = [Peer::Rslock, Peer::RedisPy, Peer::NodeRedlock];
 
 /// Each is mixed with ours on several servers, of which the majority has the lock.
 const OF_A_MAJORITY: [Peer; 2] = [Peer::Rslock, Peer::NodeRedlock];
+
+/// Each is tried alone in PostgreSQL.
+const IN_POSTGRES: [Peer; 4] =
+    [Peer::Upsert, Peer::SessionAdvisory, Peer::TransactionAdvisory, Peer::Serializable];
 
 /// The servers of a fleet.
 struct Stage {
@@ -56,13 +60,19 @@ fn main() -> ExitCode {
         let name = format!("ours_and_{}_on_three_nodes_lose_no_update", snake(peer));
         trials.push(trial(name, &[peer], move || mixed(peer, 3)));
     }
+    let left_out = need("postgres") == Need::Ignore;
+    for peer in IN_POSTGRES {
+        let name = format!("four_processes_of_{}_lose_no_update", snake(peer));
+        let trial = trial(name, &[peer], move || in_postgres(peer));
+        trials.push(if left_out { trial.with_ignored_flag(true) } else { trial });
+    }
     // One fleet alone keeps both cores of a small machine busy.
     let arguments = Arguments { test_threads: Some(1), ..arguments };
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
 fn snake(peer: Peer) -> String {
-    peer.name().replace('-', "_")
+    peer.name().replace(['-', ' '], "_")
 }
 
 fn trial(
@@ -124,6 +134,16 @@ fn careless() -> Result<(), Failed> {
 fn alone(peer: Peer) -> Result<(), Failed> {
     let stage = Stage::new(1)?;
     let job = Job { rounds: 25, between_ms: 3, ..stage.job() };
+    let turns = start(&[peer; 4], &job)?.turns()?;
+    assert_eq!((turns.len(), stage.counted()?), (100, 100));
+    Ok(())
+}
+
+fn in_postgres(peer: Peer) -> Result<(), Failed> {
+    let (stage, server) = (Stage::new(0)?, PostgresServer::builder().fast().start()?);
+    server.superuser_sql(LEASE_TABLE)?;
+    let database = Job::in_database(&server.url("postgres", "app"), "one");
+    let job = Job { servers: database.servers, rounds: 25, ..stage.job() };
     let turns = start(&[peer; 4], &job)?.turns()?;
     assert_eq!((turns.len(), stage.counted()?), (100, 100));
     Ok(())

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cerrojo_bench::{
-    fleet::{Fleet, Job, Turn},
+    fleet::{Fleet, Job},
     peer::Peer,
 };
 use cerrojo_testbed::RedisServer;
@@ -13,6 +13,7 @@ use crate::{
     Result,
     args::Args,
     harness::{Played, Question},
+    questions::figures::rate,
 };
 
 const PEERS: [Peer; 6] =
@@ -57,15 +58,6 @@ fn cycles(peer: Peer, tasks: u32, length: Duration) -> Result<Played> {
     if tasks == 1 { with_requests(played, &redis, turns.len()) } else { Ok(played) }
 }
 
-/// Without the first tenth of the time, in which all warm up.
-pub(in super::super) fn rate(turns: &[Turn]) -> f64 {
-    let start = turns.iter().map(|turn| turn.asked).min().unwrap_or_default();
-    let end = turns.iter().map(|turn| turn.released).max().unwrap_or_default();
-    let warm = start + (end - start) / 10;
-    let counted = turns.iter().filter(|turn| turn.asked >= warm).count();
-    counted as f64 * 1e9 / (end - warm).max(1) as f64
-}
-
 fn with_requests(played: Played, redis: &[RedisServer], cycles: usize) -> Result<Played> {
     let (work, cycles) = (server::work(redis)?, cycles.max(1) as f64);
     Ok(played.figure("round trips of a cycle", "", vec![work.reads / cycles]).figure(
@@ -73,17 +65,4 @@ fn with_requests(played: Played, redis: &[RedisServer], cycles: usize) -> Result
         "",
         vec![work.commands / cycles],
     ))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_rate_leaves_out_the_warm_up() {
-        let turn = |asked| Turn { process: 0, task: 0, asked, acquired: asked, released: asked };
-        let turns: Vec<_> = (0..=100).map(|tick| turn(tick * 10_000_000)).collect();
-        assert!((rate(&turns) - 101.0).abs() < 1.0, "{}", rate(&turns));
-        assert_eq!(rate(&[]), 0.0);
-    }
 }

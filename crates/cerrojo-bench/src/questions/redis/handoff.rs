@@ -1,9 +1,9 @@
 //! How often a second one lock goes from one holder to the next, who gets it, and how long each waits.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 use cerrojo_bench::{
-    fleet::{Fleet, Job, Turn},
+    fleet::{Fleet, Job},
     peer::Peer,
 };
 
@@ -12,10 +12,8 @@ use crate::{
     Result,
     args::Args,
     harness::{Played, Question},
-    stats::Spread,
+    questions::figures::{self, WAITERS},
 };
-
-const WAITERS: usize = 16;
 
 /// How long it is measured, where nothing is done with the lock.
 const AT_ONCE_MS: u64 = 1_000;
@@ -90,77 +88,5 @@ pub(in super::super) fn contend(peer: Peer, contest: Contest) -> Result<Played> 
     pause(contest.length);
     let turns = fleet.finish()?;
     let commands = server::work(&redis)?.commands / turns.len().max(1) as f64;
-    Ok(played(turns).figure("commands of a turn, in scripts too", "", vec![commands]))
-}
-
-fn played(mut turns: Vec<Turn>) -> Played {
-    turns.sort_by_key(|turn| turn.acquired);
-    let violations = turns.iter().zip(turns.iter().skip(1)).filter_map(overlap).collect();
-    let warm = turns.split_off(turns.len() / 10);
-    let waits: Vec<_> = warm.iter().map(|turn| (turn.acquired - turn.asked) as f64 / 1e6).collect();
-    let long = Spread::of(&waits).map(|spread| spread.p99);
-    Played::default()
-        .figure("hand-offs", "1/s", vec![hand_offs(&warm)])
-        .figure("wait", "ms", waits)
-        .figure("99th percentile of a round's waits", "ms", Vec::from_iter(long))
-        .figure("most by fewest turns of one", "", vec![imbalance(&warm)])
-        .violations(violations)
-}
-
-pub(in super::super) fn overlap((one, next): (&Turn, &Turn)) -> Option<String> {
-    (next.acquired < one.released).then(|| format!("two holders at once: {one:?} and {next:?}"))
-}
-
-/// Hand-offs a second; one that takes the lock again after itself is none.
-fn hand_offs(turns: &[Turn]) -> f64 {
-    let pairs = turns.iter().zip(turns.iter().skip(1));
-    let count = pairs.filter(|(one, next)| who(one) != who(next)).count();
-    let ends = turns.first().zip(turns.last());
-    let took = ends.map_or(0, |(first, last)| last.acquired - first.acquired);
-    count as f64 * 1e9 / took.max(1) as f64
-}
-
-/// Where somebody had none, as if it had been one.
-fn imbalance(turns: &[Turn]) -> f64 {
-    let mut counts = BTreeMap::new();
-    turns.iter().for_each(|turn| *counts.entry(who(turn)).or_insert(0_u32) += 1);
-    let most = counts.values().max().copied().unwrap_or(1);
-    let fewest =
-        if counts.len() < WAITERS { 1 } else { counts.values().min().copied().unwrap_or(1) };
-    f64::from(most) / f64::from(fewest)
-}
-
-fn who(turn: &Turn) -> (usize, u64) {
-    (turn.process, turn.task)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn turn(task: u64, acquired: u64) -> Turn {
-        Turn { process: 0, task, asked: acquired, acquired, released: acquired + 5 }
-    }
-
-    #[test]
-    fn taking_it_again_is_no_hand_off() {
-        let turns = [turn(0, 0), turn(0, 500_000_000), turn(1, 1_000_000_000)];
-        assert_eq!(hand_offs(&turns), 1.0);
-        assert_eq!(hand_offs(&[]), 0.0);
-    }
-
-    #[test]
-    fn two_holders_at_once_are_seen() {
-        assert!(overlap((&turn(0, 0), &turn(1, 4))).is_some());
-        assert!(overlap((&turn(0, 0), &turn(1, 5))).is_none());
-    }
-
-    #[test]
-    fn who_had_no_turn_counts_as_one() {
-        let mut turns: Vec<_> = (0..16).map(|task| turn(task, task)).collect();
-        turns.extend([turn(3, 20), turn(3, 21)]);
-        assert_eq!(imbalance(&turns), 3.0);
-        turns.retain(|turn| turn.task != 4);
-        assert_eq!(imbalance(&turns), 3.0);
-    }
+    Ok(figures::of_contest(turns).figure("commands of a turn, in scripts too", "", vec![commands]))
 }

@@ -8,11 +8,12 @@ use cerrojo_bench::{
 };
 use cerrojo_testbed::RedisServer;
 
-use super::{super::redis::cycles::rate, PEERS, length, pause, question, server};
+use super::{PEERS, length, pause, question, server};
 use crate::{
     Result,
     args::Args,
     harness::{Played, Question},
+    questions::figures::rate,
 };
 
 const LENGTH_MS: u64 = 600;

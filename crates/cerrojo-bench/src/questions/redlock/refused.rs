@@ -8,11 +8,12 @@ use cerrojo_bench::{
 };
 use cerrojo_testbed::RedisServer;
 
-use super::{super::redis::handoff::overlap, PEERS, length, pause, question, server};
+use super::{PEERS, length, pause, question, server};
 use crate::{
     Result,
     args::Args,
     harness::{Played, Question},
+    questions::figures::overlap,
 };
 
 const NODES: usize = 3;

@@ -1,6 +1,9 @@
 //! The workers of the libraries in Rust: what [`cerrojo_bench::fleet`] says of workers.
 
 mod locks;
+mod ours;
+mod redis;
+mod sql;
 
 use std::{
     sync::{
@@ -10,9 +13,9 @@ use std::{
     time::Duration,
 };
 
+use ::redis::{AsyncCommands, aio::MultiplexedConnection};
 use cerrojo::{Instant, clock};
 use cerrojo_bench::peer::Peer;
-use redis::{AsyncCommands, aio::MultiplexedConnection};
 use tokio::task::JoinSet;
 
 use self::locks::{Held, Locks};
@@ -25,6 +28,8 @@ pub(crate) struct Job {
     peer: Peer,
     #[arg(long, value_delimiter = ',')]
     nodes: Vec<u16>,
+    #[arg(long)]
+    url: Option<String>,
     #[arg(long)]
     name: String,
     #[arg(long)]
@@ -76,24 +81,14 @@ async fn serve(job: &Job) -> Result<()> {
     let tell = Arc::clone(&over);
     worker::at_end_of_input(move || tell.store(true, Ordering::Relaxed));
     let mut tasks = JoinSet::new();
-    for task in 0..job.tasks {
-        let (locks, counter) = (locks.clone(), counter.clone());
-        tasks.spawn(take_turns(locks, counter, job.clone(), task, Arc::clone(&over)));
+    for (task, locks) in (0..).zip(locks) {
+        tasks.spawn(take_turns(locks, counter.clone(), job.clone(), task, Arc::clone(&over)));
     }
     let mut turns = Vec::new();
     while let Some(own) = tasks.join_next().await {
         turns.extend(own??);
     }
     worker::say(&serde_json::to_string(&turns)?)
-}
-
-async fn connect(port: u16) -> Result<MultiplexedConnection> {
-    let client = redis::Client::open(url(port))?;
-    Ok(client.get_multiplexed_async_connection().await?)
-}
-
-fn url(port: u16) -> String {
-    format!("redis://127.0.0.1:{port}")
 }
 
 async fn take_turns(
@@ -162,7 +157,7 @@ impl Counter {
         let (Some(key), Some(port)) = (&job.counter, job.counter_at) else {
             return Ok(None);
         };
-        let (key, id, connection) = (key.clone(), job.id.clone(), connect(port).await?);
+        let (key, id, connection) = (key.clone(), job.id.clone(), redis::connect(port).await?);
         Ok(Some(Self { key, id, connection }))
     }
 

@@ -1,0 +1,3 @@
+BEGIN;
+SELECT pg_advisory_xact_lock(hashtextextended('bench/' || :client_id, 0));
+COMMIT;
