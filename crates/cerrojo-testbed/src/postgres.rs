@@ -3,6 +3,7 @@
 mod account;
 mod bouncer;
 mod builder;
+mod medium;
 mod postmaster;
 mod psql;
 mod server;

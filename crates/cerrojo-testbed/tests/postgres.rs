@@ -352,7 +352,7 @@ fn swept() -> Result<(), Failed> {
     let place = tempfile::tempdir()?;
     fs::set_permissions(place.path(), Permissions::from_mode(0o755))?;
     let mut again = Command::new(std::env::current_exe()?);
-    again.args(["--exact", "a_rule_of_ones_own_goes_before_the_passwords"]);
+    again.args(["--exact", "statements_are_answered_and_an_error_is_the_servers_own"]);
     let mut again = Process::spawn(again.env("TMPDIR", place.path()))?;
     assert!(again.wait(LONG)?.success(), "{:?}", again.rest(LONG)?);
     await_that(|| fs::read_dir(place.path()).unwrap().next().is_none());

@@ -11,12 +11,6 @@ use tempfile::TempDir;
 
 use crate::need::find;
 
-/// The kernel takes at most 107 bytes for the name of a unix socket; the rest is for what comes below the usual place.
-const PLACE_BYTES_MAX: usize = 45;
-
-/// Where folders go if the usual place has too long a name.
-const SHORT_PLACE: &str = "/tmp";
-
 /// Ids of the user and its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Account {
@@ -52,12 +46,6 @@ pub(super) fn folder(place: &Path, prefix: &str) -> io::Result<TempDir> {
     let folder = tempfile::Builder::new().prefix(prefix).tempdir_in(place)?;
     own(folder.path())?;
     Ok(folder)
-}
-
-/// Where temporary folders go, with room for a unix socket's name below them.
-pub(super) fn place() -> PathBuf {
-    let usual = std::env::temp_dir();
-    if usual.as_os_str().len() <= PLACE_BYTES_MAX { usual } else { PathBuf::from(SHORT_PLACE) }
 }
 
 /// A program of the installation whose `postgres` is found first.

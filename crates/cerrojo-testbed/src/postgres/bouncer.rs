@@ -12,7 +12,7 @@ use std::{
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use super::{PostgresServer, account, psql::Psql, url};
+use super::{PostgresServer, account, medium::Medium, psql::Psql, url};
 use crate::{Port, Process, need::find, time::await_that};
 
 /// How long it may take to start or to end.
@@ -81,7 +81,7 @@ impl PgBouncerBuilder {
     ///
     /// When `pgbouncer` is missing, ends, or does not answer in time; the error shows its log.
     pub fn start(&self) -> io::Result<PgBouncer> {
-        let folder = account::folder(&account::place(), "testbed-pgbouncer-")?;
+        let folder = account::folder(&Medium::Disk.place(), "testbed-pgbouncer-")?;
         let port = Port::reserve()?;
         let users = self.users.iter().map(|name| format!("\"{name}\" \"{}\"\n", self.password));
         account::write(&folder.path().join("users.txt"), users.collect::<String>())?;

@@ -5,7 +5,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{PostgresServer, TESTBED, account, server::Place, template::Template, template::run};
+use super::{
+    PostgresServer, TESTBED, account, medium::Medium, server::Place, template::Template,
+    template::run,
+};
 use crate::{Certificates, ClockSkew, Disk, Port};
 
 /// Of an option that stands twice the later one counts, so the options of the builder come after these.
@@ -36,6 +39,7 @@ pub struct PostgresBuilder {
     rules: Vec<String>,
     certificates: Option<Certificates>,
     proof: Proof,
+    medium: Medium,
     disk: Option<PathBuf>,
     primary: Option<Primary>,
     has_clock_skew: bool,
@@ -46,6 +50,7 @@ pub struct PostgresBuilder {
 struct Primary {
     socket_dir: PathBuf,
     port: u16,
+    password: String,
 }
 
 impl PostgresBuilder {
@@ -56,11 +61,13 @@ impl PostgresBuilder {
         self
     }
 
-    /// Syncs nothing to the disk: for tests in which the machine does not lose its power. A killed server keeps its
-    /// data all the same.
+    /// Syncs nothing to the disk, and needs none where memory has room: for tests that neither lose power nor measure.
+    /// A killed server keeps its data all the same.
     #[must_use]
-    pub fn fast(self) -> Self {
-        self.option("fsync", "off").option("full_page_writes", "off")
+    pub fn fast(mut self) -> Self {
+        self.medium = Medium::Memory;
+        let unsynced = self.option("fsync", "off").option("full_page_writes", "off");
+        unsynced.option("max_wal_size", "256MB")
     }
 
     /// Adds a line to `pg_hba.conf` before those that ask everyone for a password, such as
@@ -106,8 +113,9 @@ impl PostgresBuilder {
     /// smaller than that of `primary`, which must run when it is started.
     #[must_use]
     pub fn standby_of(mut self, primary: &PostgresServer) -> Self {
-        let socket_dir = primary.socket_dir().to_owned();
-        self.primary = Some(Primary { socket_dir, port: primary.port() });
+        let (socket_dir, port) = (primary.socket_dir().to_owned(), primary.port());
+        let password = primary.password().to_owned();
+        self.primary = Some(Primary { socket_dir, port, password });
         self
     }
 
@@ -118,18 +126,18 @@ impl PostgresBuilder {
     /// When `postgres` is missing, ends, or does not answer in time; the error shows its log. Also when a shim is
     /// asked for and `cc` is missing.
     pub fn start(&self) -> io::Result<PostgresServer> {
-        let template = Template::get()?;
+        let template = Template::on(self.medium)?;
         let (folder, port) = (template.server_folder()?, Port::reserve()?);
         let data =
             self.disk.as_deref().unwrap_or(folder.path()).join(format!("data-{}", port.number()));
-        match &self.primary {
+        let password = match &self.primary {
             None => template.copy(&data)?,
             Some(primary) => primary.copy(&data)?,
-        }
+        };
         self.configure(folder.path(), &data, port.number())?;
         let clock = self.has_clock_skew.then(ClockSkew::new).transpose()?;
         let place = Place { folder, data, port };
-        PostgresServer::new(place, template.password().to_owned(), clock)?.started()
+        PostgresServer::new(place, password.to_owned(), clock)?.started()
     }
 
     fn configure(&self, folder: &Path, data: &Path, port: u16) -> io::Result<()> {
@@ -175,12 +183,13 @@ impl PostgresBuilder {
 }
 
 impl Primary {
-    /// Also says, in what it writes there, whose standby it is.
-    fn copy(&self, data: &Path) -> io::Result<()> {
+    /// Copies it to `data`, with a note of whose standby that is; its password.
+    fn copy(&self, data: &Path) -> io::Result<&str> {
         let mut backup = account::command(&account::program("pg_basebackup")?)?;
         backup.arg("--pgdata").arg(data).arg("--host").arg(&self.socket_dir);
         backup.args(["--port", &self.port.to_string(), "--username", TESTBED, "--no-password"]);
-        run(backup.args(["--write-recovery-conf", "--checkpoint=fast", "--no-sync"]))
+        run(backup.args(["--write-recovery-conf", "--checkpoint=fast", "--no-sync"]))?;
+        Ok(&self.password)
     }
 }
 

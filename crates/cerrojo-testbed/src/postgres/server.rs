@@ -33,8 +33,8 @@ pub(super) struct Place {
 /// socket. One more superuser, `testbed`, is for the testbed itself: [`superuser_sql`](Self::superuser_sql) works
 /// whatever the options say. Where we are root it runs as the user `postgres`, as it refuses to be root.
 ///
-/// All servers of one process are copies of one cluster: they share their password and, which no two others do,
-/// their system identifier.
+/// Servers of one process are copies of one cluster: they share their password and, which no two others do, their
+/// system identifier. [Fast](PostgresBuilder::fast) ones are copies of another.
 #[derive(Debug)]
 pub struct PostgresServer {
     /// Before the folder that it works in: fields are dropped in order.

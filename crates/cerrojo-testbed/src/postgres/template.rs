@@ -1,5 +1,5 @@
-//! The files of a fresh cluster, made once in this process and copied for each server, and the folder in which all of
-//! them are.
+//! The files of a fresh cluster, made once in this process on each medium and copied for each server, and the folder in
+//! which all of them are.
 
 use std::{
     fs::{self, File},
@@ -12,7 +12,7 @@ use std::{
 
 use tempfile::TempDir;
 
-use super::{APP, TESTBED, account};
+use super::{APP, TESTBED, account, medium::Medium};
 
 /// The cluster's own folder within.
 const DATA: &str = "template";
@@ -26,16 +26,16 @@ pub(super) struct Template {
 }
 
 impl Template {
-    /// The one of this process. It is made by whoever asks first; all others wait.
-    pub(super) fn get() -> io::Result<&'static Self> {
-        static MADE: OnceLock<Result<Template, String>> = OnceLock::new();
-        let made = MADE.get_or_init(|| Self::make().map_err(|error| error.to_string()));
+    /// The one of this process there. It is made by whoever asks first; all others wait.
+    pub(super) fn on(medium: Medium) -> io::Result<&'static Self> {
+        static DISK: OnceLock<Result<Template, String>> = OnceLock::new();
+        static MEMORY: OnceLock<Result<Template, String>> = OnceLock::new();
+        let place = match medium {
+            Medium::Disk => &DISK,
+            Medium::Memory => &MEMORY,
+        };
+        let made = place.get_or_init(|| Self::make(medium).map_err(|error| error.to_string()));
         made.as_ref().map_err(|error| io::Error::other(error.clone()))
-    }
-
-    /// The password of `postgres`, and of every role that the testbed makes.
-    pub(super) fn password(&self) -> &str {
-        &self.password
     }
 
     /// A folder for one more server.
@@ -43,13 +43,14 @@ impl Template {
         account::folder(&self.folder, "server-")
     }
 
-    /// Copies it to `data`, which must not be there yet.
-    pub(super) fn copy(&self, data: &Path) -> io::Result<()> {
-        run(Command::new("cp").arg("-a").arg(self.folder.join(DATA)).arg(data))
+    /// Copies it to `data`, which must not be there yet; the password of `postgres`.
+    pub(super) fn copy(&self, data: &Path) -> io::Result<&str> {
+        run(Command::new("cp").arg("-a").arg(self.folder.join(DATA)).arg(data))?;
+        Ok(&self.password)
     }
 
-    fn make() -> io::Result<Self> {
-        let folder = account::folder(&account::place(), "testbed-postgres-")?;
+    fn make(medium: Medium) -> io::Result<Self> {
+        let folder = account::folder(&medium.place(), "testbed-postgres-")?;
         let (_sweeper, password) = (sweeper(folder.path())?, password()?);
         initialize(folder.path(), &password)?;
         populate(folder.path())?;
