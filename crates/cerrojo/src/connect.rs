@@ -47,6 +47,11 @@ const SCHEMES: &[Scheme] = &[
         feature: Some(("redis", cfg!(feature = "redis"))),
     },
     Scheme {
+        names: &["postgres", "postgresql"],
+        example: "postgres://user@host/database",
+        feature: Some(("postgres", cfg!(feature = "postgres"))),
+    },
+    Scheme {
         names: &["redlock", "redlocks"],
         example: "redlock://host:port,host:port,host:port",
         feature: Some(("redis", cfg!(feature = "redis"))),
@@ -57,6 +62,7 @@ const SCHEMES: &[Scheme] = &[
 ///
 /// * `memory:` one store of this process alone, for tests;
 /// * `local:` the embedded store at its default place, `local:PATH` in the folder PATH;
+/// * `postgres:` and `postgresql:`, as [`Postgres::connect`](crate::backend::postgres::Postgres::connect) reads them;
 /// * `redis:` and its kin, as [`Redis::connect`](crate::backend::redis::Redis::connect) reads them: approximate;
 /// * `redlock:` and `redlocks:`, as [`Redlock::connect`](crate::backend::redlock::Redlock::connect) reads them: approximate.
 ///
@@ -77,6 +83,10 @@ pub async fn connect(url: &str, options: Options) -> Result<AnyLocker> {
         "local" => Ok(fenced(crate::backend::local::Local::connect_url(rest).await?, options)),
         #[cfg(all(feature = "local", not(target_os = "linux")))]
         "local" => Err(invalid("local: works on Linux only; use a store on a server".to_owned())),
+        #[cfg(feature = "postgres")]
+        _ if knows("postgres", scheme) => {
+            Ok(fenced(crate::backend::postgres::Postgres::connect(url).await?, options))
+        }
         #[cfg(feature = "redis")]
         _ if knows("redis", scheme) => {
             Ok(approximate(crate::backend::redis::Redis::connect(url).await?, options))
@@ -90,7 +100,7 @@ pub async fn connect(url: &str, options: Options) -> Result<AnyLocker> {
 }
 
 /// Whether the row of `first` has this scheme.
-#[cfg(feature = "redis")]
+#[cfg(any(feature = "postgres", feature = "redis"))]
 fn knows(first: &str, scheme: &str) -> bool {
     let row = SCHEMES.iter().find(|row| row.names.first() == Some(&first));
     row.is_some_and(|row| row.names.contains(&scheme))

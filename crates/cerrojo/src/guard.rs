@@ -5,8 +5,8 @@ use std::{fmt, future::Future, pin::pin, task::Poll};
 use tokio::sync::oneshot;
 
 use crate::{
-    Error, ErrorKind, FencingToken, LeaseState, LockName, LostSignal, NoToken, OwnerId, Result,
-    StoreId, Token, clock::Instant,
+    Claim, Error, ErrorKind, FencingToken, LeaseState, LockName, LostSignal, NoToken, OwnerId,
+    Result, StoreId, Token, clock::Instant,
 };
 
 /// Where the end of a hold is answered.
@@ -185,6 +185,12 @@ impl Guard<FencingToken> {
     /// The id of the store that granted the token. Tokens of different stores cannot be compared.
     pub fn store_id(&self) -> StoreId {
         self.grant.store
+    }
+
+    /// What this holder shows to a resource that asks the store itself, such as a guarded transaction.
+    pub fn claim(&self) -> Claim {
+        let Self { name, owner, .. } = self;
+        Claim { name: name.clone(), owner: *owner, token: self.token(), store: self.store_id() }
     }
 
     /// Forgets the token. There is no way back.

@@ -26,6 +26,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod backend;
+mod claim;
 pub mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -36,7 +37,7 @@ pub mod fence;
 mod guard;
 mod holder;
 mod keeper;
-#[cfg(feature = "redis")]
+#[cfg(any(feature = "postgres", feature = "redis"))]
 mod line;
 mod locker;
 mod name;
@@ -51,6 +52,7 @@ mod validity;
 mod waiter;
 pub mod watched;
 
+pub use claim::Claim;
 pub use clock::{Deadline, Instant};
 pub use connect::{AnyLocker, connect};
 pub use erased::{Erased, ErasedLease};

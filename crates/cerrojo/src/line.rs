@@ -44,6 +44,8 @@ pub(crate) struct Yours {
     pub(crate) ttl: Duration,
     /// When the request left to which this is the answer.
     pub(crate) asked: Instant,
+    /// The number by which the store ordered the grant, where it is told.
+    pub(crate) number: Option<u64>,
 }
 
 /// One waiter's place, until it is dropped.
@@ -56,8 +58,8 @@ pub(crate) struct Place {
 }
 
 impl Waiters {
-    /// What the store says to one of them: `yours MS ASKED OWNER`, it is handed over for so long; `free 0 ASKED OWNER`, ask
-    /// now; `wake MS ASKED OWNER`, ask in so many ms. What is not understood is nobody's.
+    /// What the store says to one of them: `yours MS ASKED OWNER`, it is handed over for so long; `granted MS ASKED NUMBER OWNER`, the same
+    /// with the grant's number; `free 0 ASKED OWNER`, ask now; `wake MS ASKED OWNER`, ask in so many ms. What is not understood is nobody's.
     pub(crate) fn hear(&self, message: &[u8]) {
         if let Some((news, owner)) = read(message) {
             self.tell(owner, news);
@@ -93,6 +95,12 @@ impl Waiters {
         for waiter in told.waiting.values() {
             waiter.send_if_modified(|known| known.add(News::due_in(rng::jitter(spread))));
         }
+    }
+
+    /// How many there are.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn count(&self) -> usize {
+        self.told().waiting.len()
     }
 
     fn told(&self) -> MutexGuard<'_, Told> {
@@ -153,15 +161,24 @@ impl Drop for Place {
 fn read(message: &[u8]) -> Option<(News, &[u8])> {
     let mut words = message.splitn(4, |byte| *byte == b' ');
     let what = words.next()?;
-    let mut number = || std::str::from_utf8(words.next()?).ok()?.parse::<u64>().ok();
-    let (ms, asked) = (Duration::from_millis(number()?), Instant::from_nanos(number()?));
-    let news = match what {
-        b"wake" => News::due_in(ms),
-        b"free" => News::due_in(Duration::ZERO),
-        b"yours" => News { yours: Some(Yours { ttl: ms, asked }), ..NOTHING },
+    let (ms, asked) = (Duration::from_millis(number(words.next()?)?), number(words.next()?)?);
+    let yours = |number| Yours { ttl: ms, asked: Instant::from_nanos(asked), number };
+    let rest = words.next()?;
+    Some(match what {
+        b"wake" => (News::due_in(ms), rest),
+        b"free" => (News::due_in(Duration::ZERO), rest),
+        b"yours" => (News { yours: Some(yours(None)), ..NOTHING }, rest),
+        b"granted" => {
+            let mut words = rest.splitn(2, |byte| *byte == b' ');
+            let number = Some(number(words.next()?)?);
+            (News { yours: Some(yours(number)), ..NOTHING }, words.next()?)
+        }
         _ => return None,
-    };
-    Some((news, words.next()?))
+    })
+}
+
+fn number(word: &[u8]) -> Option<u64> {
+    std::str::from_utf8(word).ok()?.parse().ok()
 }
 
 #[cfg(test)]
@@ -198,7 +215,10 @@ mod tests {
         waiters.hear(b"yours 1500 7000 o w");
         let yours = place.due().await.unwrap();
         assert_eq!(yours.ttl, Duration::from_millis(1_500));
-        assert_eq!(yours.asked, Instant::from_nanos(7_000));
+        assert_eq!((yours.asked, yours.number), (Instant::from_nanos(7_000), None));
+        place.listen();
+        waiters.hear(b"granted 1500 7000 42 o w");
+        assert_eq!(place.due().await.unwrap().number, Some(42));
     }
 
     #[tokio::test(start_paused = true)]

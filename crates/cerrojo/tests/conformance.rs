@@ -128,6 +128,9 @@ mod local {
     }
 }
 
+#[cfg(all(feature = "postgres", target_os = "linux"))]
+#[path = "conformance/postgres.rs"]
+mod postgres;
 #[cfg(all(feature = "redis", target_os = "linux"))]
 #[path = "conformance/redis.rs"]
 mod redis;
@@ -156,6 +159,10 @@ fn every_backend(all: &mut Vec<Trial>) -> Option<ExitCode> {
     }
     #[cfg(all(feature = "local", target_os = "linux"))]
     if let Some(code) = add(&local::LocalHarness, all) {
+        return Some(code);
+    }
+    #[cfg(all(feature = "postgres", target_os = "linux"))]
+    if let Some(code) = postgres::add(all) {
         return Some(code);
     }
     #[cfg(all(feature = "redis", target_os = "linux"))]
@@ -188,6 +195,7 @@ fn tested_or_left_out(trials: &[String]) -> BTreeSet<String> {
     let mut tested: BTreeSet<String> = trials.iter().filter_map(|name| backend_of(name)).collect();
     let left_out = [
         ("local", cfg!(feature = "local")),
+        ("postgres", cfg!(feature = "postgres")),
         ("redis", cfg!(feature = "redis")),
         ("redlock", cfg!(feature = "redis")),
     ];

@@ -1,0 +1,185 @@
+//! Requests that travel together: one statement, one transaction, one commit.
+
+use std::fmt::Write;
+
+use tokio_postgres::{Row, types::Type};
+
+use super::{
+    answer::{self, Answer, write_identity},
+    dial::Parameter,
+    error::PgError,
+    names::Names,
+};
+use crate::{LockName, OwnerId, Ttl, clock::Instant, holder::Identity};
+
+/// What is asked of one name.
+#[derive(Clone, Debug)]
+pub(super) struct Ask {
+    pub(super) name: LockName,
+    pub(super) owner: OwnerId,
+    pub(super) what: What,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum What {
+    Acquire {
+        ttl: Ttl,
+        identity: std::sync::Arc<Identity>,
+        /// Where a waiter hears, empty where it does not; none for one that does not wait.
+        channel: Option<String>,
+        asked: Instant,
+    },
+    Renew {
+        ttl: Ttl,
+    },
+    Release,
+}
+
+/// The functions, in the order in which a statement runs them: what lasts least comes first.
+const FUNCTIONS: [(&str, usize); 3] = [("acquire", 6), ("renew", 3), ("release", 2)];
+
+/// The columns of one function's requests.
+#[derive(Default)]
+struct Columns {
+    /// Where each request stands among all.
+    places: Vec<usize>,
+    names: Vec<String>,
+    owners: Vec<String>,
+    ttls: Vec<i64>,
+    identities: Vec<String>,
+    channels: Vec<Option<String>>,
+    asked: Vec<i64>,
+}
+
+impl Columns {
+    fn add(&mut self, place: usize, ask: &Ask) {
+        self.places.push(place);
+        self.names.push(ask.name.as_str().to_owned());
+        self.owners.push(ask.owner.to_hex());
+        match &ask.what {
+            What::Release => {}
+            What::Renew { ttl } => self.ttls.push(millis(*ttl)),
+            What::Acquire { ttl, identity, channel, asked } => {
+                self.ttls.push(millis(*ttl));
+                self.identities.push(write_identity(identity));
+                self.channels.push(channel.clone());
+                self.asked.push(i64::try_from(asked.as_nanos()).unwrap_or(i64::MAX));
+            }
+        }
+    }
+
+    /// In the order of the function's arguments; it takes the first so many.
+    fn parameters(&self, number: usize) -> impl Iterator<Item = Parameter<'_>> {
+        let all: [Parameter<'_>; 6] = [
+            (&self.names, Type::TEXT_ARRAY),
+            (&self.owners, Type::TEXT_ARRAY),
+            (&self.ttls, Type::INT8_ARRAY),
+            (&self.identities, Type::TEXT_ARRAY),
+            (&self.channels, Type::TEXT_ARRAY),
+            (&self.asked, Type::INT8_ARRAY),
+        ];
+        all.into_iter().take(number)
+    }
+}
+
+/// Up to as many requests as a worker takes, each name once.
+pub(super) struct Batch {
+    columns: [Columns; 3],
+    size: usize,
+}
+
+impl Batch {
+    pub(super) fn of(asks: &[&Ask]) -> Self {
+        let mut batch = Self { columns: Default::default(), size: asks.len() };
+        let mut order: Vec<_> = asks.iter().enumerate().collect();
+        // All batches go through names in the same order.
+        order.sort_by(|(_, a), (_, b)| a.name.cmp(&b.name));
+        let [acquire, renew, release] = &mut batch.columns;
+        for (place, ask) in order {
+            let columns = match ask.what {
+                What::Acquire { .. } => &mut *acquire,
+                What::Renew { .. } => &mut *renew,
+                What::Release => &mut *release,
+            };
+            columns.add(place, ask);
+        }
+        batch
+    }
+
+    fn used(&self) -> impl Iterator<Item = (usize, (&'static str, usize), &Columns)> {
+        let all = FUNCTIONS.into_iter().zip(&self.columns).enumerate();
+        all.filter(|(_, (_, columns))| !columns.places.is_empty()).map(|(at, (f, c))| (at, f, c))
+    }
+
+    pub(super) fn statement(&self, names: &Names) -> String {
+        let mut text = String::new();
+        let mut next = 1;
+        for (at, (function, number), _) in self.used() {
+            let join = if text.is_empty() { "" } else { " UNION ALL " };
+            // Writing to a text does not fail.
+            let _ = write!(
+                text,
+                "{join}SELECT {at} AS function, * FROM \"cerrojo\".\"lock_{function}\"("
+            );
+            for argument in 0..number {
+                let comma = if argument == 0 { "" } else { ", " };
+                // Owners travel as text.
+                let cast = if argument == 1 { "::uuid[]" } else { "" };
+                let _ = write!(text, "{comma}${next}{cast}");
+                next += 1;
+            }
+            text.push(')');
+        }
+        names.fill_in(&text)
+    }
+
+    pub(super) fn parameters(&self) -> Vec<Parameter<'_>> {
+        self.used().flat_map(|(_, (_, number), columns)| columns.parameters(number)).collect()
+    }
+
+    /// One answer for each request, in the order in which they were given.
+    pub(super) fn answers(&self, rows: &[Row]) -> Result<Vec<Answer>, PgError> {
+        let mut answers = vec![None; self.size];
+        for row in rows {
+            let function: i32 = row.try_get("function").map_err(PgError::Call)?;
+            let columns = usize::try_from(function).ok().and_then(|at| self.columns.get(at));
+            for (at, answer) in answer::of_batch(row)? {
+                let place = columns.and_then(|columns| columns.places.get(at));
+                if let Some(slot) = place.and_then(|place| answers.get_mut(*place)) {
+                    *slot = Some(answer);
+                }
+            }
+        }
+        let all: Option<Vec<_>> = answers.into_iter().collect();
+        all.ok_or_else(|| PgError::Answer("fewer than were asked for".to_owned()))
+    }
+}
+
+fn millis(ttl: Ttl) -> i64 {
+    i64::try_from(ttl.get().as_millis()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ask(name: &str, what: What) -> Ask {
+        Ask { name: name.parse().unwrap(), owner: OwnerId::random(), what }
+    }
+
+    #[test]
+    fn names_are_in_order_and_functions_are_joined() {
+        let ttl = Ttl::secs(1).unwrap();
+        let asks =
+            [ask("c", What::Release), ask("b", What::Renew { ttl }), ask("a", What::Release)];
+        let batch = Batch::of(&asks.iter().collect::<Vec<_>>());
+        assert_eq!(
+            batch.statement(&Names::default()),
+            "SELECT 1 AS function, * FROM \"cerrojo\".\"lock_renew\"($1, $2::uuid[], $3) UNION ALL \
+             SELECT 2 AS function, * FROM \"cerrojo\".\"lock_release\"($4, $5::uuid[])"
+        );
+        assert_eq!(batch.parameters().len(), 5);
+        assert_eq!(batch.columns[2].names, ["a", "c"]);
+        assert_eq!(batch.columns[2].places, [2, 0]);
+    }
+}

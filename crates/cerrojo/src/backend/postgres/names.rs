@@ -1,0 +1,87 @@
+//! What the tables and functions are called.
+
+use crate::{Error, ErrorKind};
+
+/// So that the longest name that is made of it fits PostgreSQL's 63 bytes.
+const LEN_MAX: usize = 40;
+
+/// A schema, and the table in it whose name all others begin with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Names {
+    schema: String,
+    table: String,
+}
+
+impl Default for Names {
+    fn default() -> Self {
+        Self { schema: "cerrojo".to_owned(), table: "lock".to_owned() }
+    }
+}
+
+impl Names {
+    pub(super) fn with_schema(self, schema: String) -> Result<Self, String> {
+        Ok(Self { schema: checked("schema", schema)?, ..self })
+    }
+
+    pub(super) fn with_table(self, table: String) -> Result<Self, String> {
+        Ok(Self { table: checked("table", table)?, ..self })
+    }
+
+    /// The text with these names in place of those that the files have.
+    pub(super) fn fill_in(&self, text: &str) -> String {
+        text.replace("\"cerrojo\"", &format!("\"{}\"", self.schema))
+            .replace("\"lock", &format!("\"{}", self.table))
+    }
+
+    /// For messages.
+    pub(super) fn shown(&self) -> String {
+        format!("{}.{}", self.schema, self.table)
+    }
+}
+
+/// Lower case, so that it needs no quotes in anybody's SQL.
+fn checked(what: &str, name: String) -> Result<String, String> {
+    let is_fit = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    let begins = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_');
+    match begins && name.len() <= LEN_MAX && name.chars().all(is_fit) {
+        true => Ok(name),
+        false => Err(format!(
+            "the {what} {name:?} is not 1 to {LEN_MAX} of a-z, 0-9 and _, beginning with a letter or _"
+        )),
+    }
+}
+
+/// A role as SQL has it.
+pub(super) fn quoted_role(role: &str) -> Result<String, Error> {
+    if role.is_empty() || role.contains('\0') {
+        return Err(Error::new(ErrorKind::Invalid, "a role's name is not empty"));
+    }
+    Ok(format!("\"{}\"", role.replace('"', "\"\"")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_put_in_everywhere() {
+        let names = Names::default().with_schema("app".to_owned()).unwrap();
+        let names = names.with_table("job".to_owned()).unwrap();
+        let text = r#"SELECT "cerrojo"."lock_ask"(l) FROM "cerrojo"."lock" l"#;
+        assert_eq!(names.fill_in(text), r#"SELECT "app"."job_ask"(l) FROM "app"."job" l"#);
+        assert_eq!(Names::default().fill_in(text), text);
+    }
+
+    #[test]
+    fn names_that_would_need_care_are_refused() {
+        for name in ["", "Lock", "1st", "a-b", "a\"b", "a b", &"a".repeat(41)] {
+            assert!(Names::default().with_table(name.to_owned()).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_role_is_quoted() {
+        assert_eq!(quoted_role("a\"b").unwrap(), r#""a""b""#);
+        assert!(quoted_role("").is_err());
+    }
+}

@@ -1,0 +1,305 @@
+//! Those who ask the server: two tasks with a connection each, however many locks there are.
+
+use std::{
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio_postgres::{Row, types::Type};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::{
+    answer::Answer,
+    batch::{Ask, Batch},
+    config::Config,
+    dial::{Parameter, Wire},
+    error::PgError,
+    queue::{Job, Load, Promise, Query, Queue, Value},
+    sweep::Sweep,
+};
+use crate::{
+    StoreId,
+    clock::{self, Instant},
+};
+
+/// While one has a batch under way, the other collects the next.
+const WORKERS: usize = 2;
+/// How long nobody dials after it has failed, at first and at most.
+const REST: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
+
+/// The way to the server. It is given up when this is dropped.
+#[derive(Debug)]
+pub(super) struct Workers {
+    shared: Arc<Shared>,
+    _ends: DropGuard,
+}
+
+#[derive(Debug)]
+struct Shared {
+    config: Config,
+    queue: Arc<Queue>,
+    store: OnceLock<StoreId>,
+    /// How many of the tasks there are: those of a runtime that has ended are gone.
+    tasks: [Mutex<bool>; WORKERS],
+    connected: AtomicUsize,
+    ended: CancellationToken,
+}
+
+impl Shared {
+    async fn dial(&self) -> Result<Wire, PgError> {
+        let (wire, about) = Wire::dial_store(&self.config).await?;
+        match self.store.get_or_init(|| about.store) {
+            store if *store == about.store => Ok(wire),
+            _ => Err(PgError::AnotherStore),
+        }
+    }
+}
+
+impl Workers {
+    /// Does no I/O.
+    pub(super) fn new(config: Config) -> Self {
+        let ended = CancellationToken::new();
+        let shared = Shared {
+            config,
+            queue: Arc::default(),
+            store: OnceLock::new(),
+            tasks: Default::default(),
+            connected: AtomicUsize::new(0),
+            ended: ended.clone(),
+        };
+        Self { shared: Arc::new(shared), _ends: ended.drop_guard() }
+    }
+
+    pub(super) async fn ask(&self, ask: Ask, limit: Duration) -> Result<Answer, PgError> {
+        self.start();
+        self.shared.queue.ask(ask, Instant::now() + limit).await
+    }
+
+    pub(super) async fn query(
+        &self,
+        statement: String,
+        parameters: Vec<Value>,
+    ) -> Result<Vec<Row>, PgError> {
+        self.start();
+        let until = Instant::now() + self.shared.config.call_limit;
+        self.shared.queue.query(Query { statement, parameters }, until).await
+    }
+
+    /// Ready when a store of locks has let us in.
+    pub(super) async fn connect(&self) -> Result<(), PgError> {
+        self.start();
+        let query = Query { statement: "SELECT 1".to_owned(), parameters: Vec::new() };
+        // Long enough for the reason why not.
+        let until = Instant::now() + 3 * self.shared.config.call_limit;
+        self.shared.queue.query(query, until).await.map(drop)
+    }
+
+    /// Which store this is, once there was a connection.
+    pub(super) fn store(&self) -> Option<StoreId> {
+        self.shared.store.get().copied()
+    }
+
+    fn start(&self) {
+        for number in 0..WORKERS {
+            if let Some(running) = Running::start(&self.shared, number) {
+                tokio::spawn(Worker::new(&self.shared, number).work(running));
+            }
+        }
+    }
+}
+
+/// Held by a task for as long as it runs.
+struct Running {
+    shared: Arc<Shared>,
+    number: usize,
+}
+
+impl Running {
+    /// None when there is one already.
+    fn start(shared: &Arc<Shared>, number: usize) -> Option<Self> {
+        let is_running = Self::set(shared, number, true);
+        (!is_running).then(|| Self { shared: Arc::clone(shared), number })
+    }
+
+    fn set(shared: &Shared, number: usize, is_running: bool) -> bool {
+        let Some(task) = shared.tasks.get(number) else {
+            return true;
+        };
+        let mut task = task.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *task, is_running)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        Self::set(&self.shared, self.number, false);
+    }
+}
+
+/// A connection that others count on.
+struct Connected {
+    shared: Arc<Shared>,
+    wire: Wire,
+}
+
+impl Connected {
+    fn new(shared: &Arc<Shared>, wire: Wire) -> Self {
+        shared.connected.fetch_add(1, Ordering::Relaxed);
+        Self { shared: Arc::clone(shared), wire }
+    }
+}
+
+impl Drop for Connected {
+    fn drop(&mut self) {
+        self.shared.connected.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+struct Worker {
+    shared: Arc<Shared>,
+    connected: Option<Connected>,
+    rest: Duration,
+    /// The first of them prunes, now and then.
+    sweep: Option<Sweep>,
+}
+
+impl Worker {
+    fn new(shared: &Arc<Shared>, number: usize) -> Self {
+        let sweep = (number == 0).then(Sweep::default);
+        Self { shared: Arc::clone(shared), connected: None, rest: REST.0, sweep }
+    }
+
+    async fn work(mut self, running: Running) {
+        let ended = self.shared.ended.clone();
+        loop {
+            tokio::select! {
+                biased;
+                () = ended.cancelled() => break,
+                () = self.step() => {}
+            }
+        }
+        drop(running);
+    }
+
+    async fn step(&mut self) {
+        match &mut self.connected {
+            None => {
+                self.shared.queue.has_work().await;
+                self.connect().await;
+            }
+            Some(connected) => {
+                let load = tokio::select! {
+                    biased;
+                    load = self.shared.queue.take() => Some(load),
+                    _ = connected.wire.hear() => None,
+                };
+                match load {
+                    Some(load) => self.serve(load).await,
+                    None => self.connected = None,
+                }
+            }
+        }
+    }
+
+    async fn connect(&mut self) {
+        match self.shared.dial().await {
+            Ok(wire) => {
+                self.connected = Some(Connected::new(&self.shared, wire));
+                self.rest = REST.0;
+            }
+            Err(error) => {
+                tracing::debug!(%error, "no connection");
+                self.fail_all(error);
+                // Whoever asks meanwhile is told the same, if nobody else can ask for it.
+                clock::sleep(self.rest).await;
+                self.rest = (self.rest * 2).min(REST.1);
+            }
+        }
+    }
+
+    /// Unless another has a connection: then that one is enough.
+    fn fail_all(&self, error: PgError) {
+        let error = Arc::new(error);
+        while self.shared.connected.load(Ordering::Relaxed) == 0
+            && let Some(mut load) = self.shared.queue.take_now()
+        {
+            for job in std::mem::take(&mut load.jobs) {
+                job.fail(PgError::Shared(Arc::clone(&error)));
+            }
+        }
+    }
+
+    async fn serve(&mut self, mut load: Load) {
+        let Some(connected) = &mut self.connected else { return };
+        let mut asks = Vec::new();
+        let mut is_fine = true;
+        for job in std::mem::take(&mut load.jobs) {
+            match job {
+                Job::Ask(ask, promise) => asks.push((ask, promise)),
+                Job::Query(query, promise) => {
+                    is_fine = query_for(&mut connected.wire, &query, promise).await;
+                }
+            }
+        }
+        if !asks.is_empty() {
+            is_fine = ask_for(&mut connected.wire, &self.shared.config, asks).await;
+        }
+        drop(load);
+        if let (true, Some(sweep)) = (is_fine, &mut self.sweep) {
+            is_fine = sweep.go_on(&mut connected.wire, &self.shared.config).await;
+        }
+        if !is_fine {
+            self.connected = None;
+        }
+    }
+}
+
+/// Answers whether the connection is of further use.
+async fn query_for(wire: &mut Wire, query: &Query, promise: Promise<Vec<Row>>) -> bool {
+    promise.note_sent();
+    let parameters: Vec<Parameter<'_>> = query
+        .parameters
+        .iter()
+        .map(|value| -> Parameter<'_> {
+            match value {
+                Value::Text(text) => (text, Type::TEXT),
+                Value::Number(number) => (number, Type::INT8),
+                Value::Bool(yes) => (yes, Type::BOOL),
+            }
+        })
+        .collect();
+    let rows = wire.query(promise.until, &query.statement, &parameters).await;
+    let is_fine = rows.as_ref().map_or_else(PgError::leaves_connection, |_| true);
+    promise.keep(rows);
+    is_fine
+}
+
+async fn ask_for(wire: &mut Wire, config: &Config, asks: Vec<(Ask, Promise<Answer>)>) -> bool {
+    let (asks, promises): (Vec<_>, Vec<_>) = asks.into_iter().unzip();
+    promises.iter().for_each(Promise::note_sent);
+    let batch = Batch::of(&asks.iter().collect::<Vec<_>>());
+    // Nobody's request is late because of a neighbour's: the connection is given up at the first limit.
+    let until = promises.iter().map(|promise| promise.until).min();
+    let until = until.unwrap_or_else(|| Instant::now() + config.call_limit);
+    let statement = batch.statement(&config.names);
+    let rows = wire.query(until, &statement, &batch.parameters()).await;
+    match rows.and_then(|rows| batch.answers(&rows)) {
+        Ok(answers) => {
+            for (promise, answer) in promises.into_iter().zip(answers) {
+                promise.keep(Ok(answer));
+            }
+            true
+        }
+        Err(error) => {
+            let is_fine = error.leaves_connection();
+            let error = Arc::new(error);
+            for promise in promises {
+                promise.keep(Err(PgError::Shared(Arc::clone(&error))));
+            }
+            is_fine
+        }
+    }
+}
