@@ -14,7 +14,7 @@ use crate::{Result, args::Args, harness::Question};
 
 type SetUp = fn(&Args) -> Result<Question>;
 
-const ALL: [(&str, SetUp); 27] = [
+const ALL: [(&str, SetUp); 28] = [
     ("cycles", cycles::question),
     ("handoff", handoff::question),
     ("idle", handoff::idle_question),
@@ -25,6 +25,7 @@ const ALL: [(&str, SetUp); 27] = [
     ("postgres-handoff-tasks", postgres::by_tasks),
     ("postgres-handoff-processes", postgres::by_processes),
     ("postgres-held-processes", postgres::held_by_processes),
+    ("postgres-transaction", postgres::transaction),
     ("redis-cycles-1", redis::pinned),
     ("redis-cycles-16", redis::of_16_tasks),
     ("redis-cycles-64", redis::of_64_tasks),

@@ -7,9 +7,9 @@
 
 use std::{path::Path, process::ExitCode, time::Duration};
 
-use cerrojo::Deadline;
+use cerrojo::{Deadline, backend::postgres::Postgres};
 use cerrojo_bench::{
-    fleet::{Counter, Fleet, Job, hand_offs},
+    fleet::{Counter, Fleet, Job, Servers, hand_offs},
     peer::{LEASE_TABLE, Peer},
 };
 use cerrojo_testbed::{Need, PostgresServer, RedisServer, Reply, need};
@@ -34,8 +34,13 @@ const MIXED: [Peer; 3] = [Peer::Rslock, Peer::RedisPy, Peer::NodeRedlock];
 const OF_A_MAJORITY: [Peer; 2] = [Peer::Rslock, Peer::NodeRedlock];
 
 /// Each is tried alone in PostgreSQL.
-const IN_POSTGRES: [Peer; 4] =
-    [Peer::Upsert, Peer::SessionAdvisory, Peer::TransactionAdvisory, Peer::Serializable];
+const IN_POSTGRES: [Peer; 5] = [
+    Peer::Ours,
+    Peer::Upsert,
+    Peer::SessionAdvisory,
+    Peer::TransactionAdvisory,
+    Peer::Serializable,
+];
 
 /// The servers of a fleet.
 struct Stage {
@@ -62,7 +67,7 @@ fn main() -> ExitCode {
     }
     let left_out = need("postgres") == Need::Ignore;
     for peer in IN_POSTGRES {
-        let name = format!("four_processes_of_{}_lose_no_update", snake(peer));
+        let name = format!("four_processes_of_{}_in_postgres_lose_no_update", snake(peer));
         let trial = trial(name, &[peer], move || in_postgres(peer));
         trials.push(if left_out { trial.with_ignored_flag(true) } else { trial });
     }
@@ -141,9 +146,10 @@ fn alone(peer: Peer) -> Result<(), Failed> {
 
 fn in_postgres(peer: Peer) -> Result<(), Failed> {
     let (stage, server) = (Stage::new(0)?, PostgresServer::builder().fast().start()?);
+    let url = server.url("postgres", "app");
     server.superuser_sql(LEASE_TABLE)?;
-    let database = Job::in_database(&server.url("postgres", "app"), "one");
-    let job = Job { servers: database.servers, rounds: 25, ..stage.job() };
+    server.superuser_sql(&Postgres::builder(&url).init_sql()?)?;
+    let job = Job { servers: Servers::Postgres(url), rounds: 25, ..stage.job() };
     let turns = start(&[peer; 4], &job)?.turns()?;
     assert_eq!((turns.len(), stage.counted()?), (100, 100));
     Ok(())

@@ -4,6 +4,7 @@ mod cycles;
 mod handoff;
 mod pgbench;
 mod server;
+mod transaction;
 
 use std::rc::Rc;
 
@@ -13,6 +14,7 @@ use self::server::{Database, Server};
 pub(super) use self::{
     cycles::{of_1_task, of_16_tasks, of_64_tasks},
     handoff::{by_processes, by_tasks, held_by_processes},
+    transaction::ask as transaction,
 };
 use super::redis::{length, pause};
 use crate::{

@@ -49,13 +49,7 @@ pub(in super::super) fn by_tasks(args: &Args) -> Result<Question> {
 pub(in super::super) fn by_processes(args: &Args) -> Result<Question> {
     let asks = "one lock, 16 processes that want it at once again";
     let contest = Contest { processes: WAITERS, ..Contest::of(args, POLLED_MS) };
-    let mut question = contending(args, ("postgres-handoff-processes", asks), contest)?;
-    question.aims = vec![
-        ours("hand-offs", Wanted::AtLeast(3.0)).by(Peer::Upsert.name()),
-        ours("hand-offs", Wanted::AtLeast(0.3)).by(Peer::SessionAdvisory.name()),
-        ours("release to next holder", Wanted::AtMost(5.0)),
-    ];
-    Ok(question)
+    across_processes(args, ("postgres-handoff-processes", asks), contest)
 }
 
 /// What is polled is taken again by the one that has just given it back, where nobody pauses: here all pause.
@@ -64,8 +58,20 @@ pub(in super::super) fn held_by_processes(args: &Args) -> Result<Question> {
     let (hold_ms, between_ms) = (HOLD_MS, BETWEEN_MS);
     let contest = Contest::of(args, POLLED_HELD_MS);
     let contest = Contest { processes: WAITERS, hold_ms, between_ms, ..contest };
-    let mut question = contending(args, ("postgres-held-processes", asks), contest)?;
-    question.aims = vec![ours("release to next holder", Wanted::AtMost(5.0))];
+    across_processes(args, ("postgres-held-processes", asks), contest)
+}
+
+fn across_processes(
+    args: &Args,
+    what: (&'static str, &'static str),
+    contest: Contest,
+) -> Result<Question> {
+    let mut question = contending(args, what, contest)?;
+    question.aims = vec![
+        ours("hand-offs", Wanted::AtLeast(3.0)).by(Peer::Upsert.name()),
+        ours("hand-offs", Wanted::AtLeast(0.3)).by(Peer::SessionAdvisory.name()),
+        ours("release to next holder", Wanted::AtMost(5.0)),
+    ];
     Ok(question)
 }
 

@@ -5,10 +5,13 @@ use std::{
     rc::Rc,
 };
 
+use cerrojo::backend::postgres::Postgres;
 use cerrojo_bench::peer::LEASE_TABLE;
 use cerrojo_testbed::PostgresServer;
 
 use crate::Result;
+
+const USER: &str = "postgres";
 
 /// A private server, started when it is first needed, with PostgreSQL's own defaults where the testbed has others.
 #[derive(Default)]
@@ -40,13 +43,14 @@ impl Server {
         }
         let server = PostgresServer::builder().option("shared_buffers", "128MB").start()?;
         server.superuser_sql(LEASE_TABLE)?;
+        server.superuser_sql(&Postgres::builder(&server.url(USER, "app")).init_sql()?)?;
         Ok(Rc::clone(running.insert(Rc::new(server))))
     }
 }
 
 impl Database {
     pub(super) fn url(&self) -> String {
-        self.server.url("postgres", &self.name)
+        self.server.url(USER, &self.name)
     }
 }
 
