@@ -17,6 +17,7 @@ pub(crate) fn run(_: &[String]) -> Outcome {
         .step("clippy, all features", || clippy("--workspace --all-features"))
         .step("clippy, no feature", || clippy("-p cerrojo --no-default-features"))
         .step("clippy, feature local", || clippy_with("local"))
+        .step("clippy, feature postgres", || clippy_with("postgres"))
         .step("clippy, feature redis", || clippy_with("redis"))
         .step("clippy, feature conformance", || clippy_with("conformance"))
         .step("documentation", documentation)

@@ -27,6 +27,7 @@ mod names;
 mod passfile;
 mod queue;
 mod schema;
+mod server_clock;
 mod sweep;
 mod tls;
 mod worker;

@@ -108,7 +108,9 @@ impl Servers {
         let server = self.server();
         let at = format!("postgres://{ROLE}:{}@localhost:{}", server.password(), proxy.port());
         match self {
-            Self::Plain(_) | Self::PgBouncer(..) => format!("{at}/app?sslmode=disable&table={table}"),
+            Self::Plain(_) | Self::PgBouncer(..) => {
+                format!("{at}/app?sslmode=disable&table={table}")
+            }
             Self::Tls(_, certificates) => format!(
                 "{at}/app?table={table}&sslmode=verify-full&sslrootcert={}&sslcert={}&sslkey={}",
                 certificates.authority().display(),

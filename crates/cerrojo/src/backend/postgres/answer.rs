@@ -17,6 +17,8 @@ pub(super) enum Answer {
     Gone,
     /// Somebody's transaction holds the row: ask again.
     Busy,
+    /// It reached the store after its time limit, or its clock has jumped: nothing was done, ask again.
+    Late,
 }
 
 /// Who has it, as the store tells.
@@ -117,6 +119,7 @@ pub(super) fn answer(
         ("released", _) => Answer::Released,
         ("gone", _) => Answer::Gone,
         ("busy", _) => Answer::Busy,
+        ("late", _) => Answer::Late,
         _ => return Err(wrong(outcome)),
     })
 }

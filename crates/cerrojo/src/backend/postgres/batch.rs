@@ -9,6 +9,7 @@ use super::{
     dial::Parameter,
     error::PgError,
     names::Names,
+    server_clock::ServerClock,
 };
 use crate::{LockName, OwnerId, Ttl, clock::Instant, holder::Identity};
 
@@ -36,7 +37,10 @@ pub(super) enum What {
 }
 
 /// The functions, in the order in which a statement runs them: what lasts least comes first.
-const FUNCTIONS: [(&str, usize); 3] = [("acquire", 6), ("renew", 3), ("release", 2)];
+const FUNCTIONS: [(&str, usize); 3] = [("acquire", 7), ("renew", 3), ("release", 2)];
+
+/// Read with every answer.
+const CLOCK: &str = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS clock_us";
 
 /// The columns of one function's requests.
 #[derive(Default)]
@@ -69,14 +73,19 @@ impl Columns {
     }
 
     /// In the order of the function's arguments; it takes the first so many.
-    fn parameters(&self, number: usize) -> impl Iterator<Item = Parameter<'_>> {
-        let all: [Parameter<'_>; 6] = [
+    fn parameters<'a>(
+        &'a self,
+        until_us: &'a i64,
+        number: usize,
+    ) -> impl Iterator<Item = Parameter<'a>> {
+        let all: [Parameter<'_>; 7] = [
             (&self.names, Type::TEXT_ARRAY),
             (&self.owners, Type::TEXT_ARRAY),
             (&self.ttls, Type::INT8_ARRAY),
             (&self.identities, Type::TEXT_ARRAY),
             (&self.channels, Type::TEXT_ARRAY),
             (&self.asked, Type::INT8_ARRAY),
+            (until_us, Type::INT8),
         ];
         all.into_iter().take(number)
     }
@@ -86,11 +95,13 @@ impl Columns {
 pub(super) struct Batch {
     columns: [Columns; 3],
     size: usize,
+    /// Until when grants may be made, by the server's clock.
+    until_us: i64,
 }
 
 impl Batch {
-    pub(super) fn of(asks: &[&Ask]) -> Self {
-        let mut batch = Self { columns: Default::default(), size: asks.len() };
+    pub(super) fn of(asks: &[Ask], until_us: i64) -> Self {
+        let mut batch = Self { columns: Default::default(), size: asks.len(), until_us };
         let mut order: Vec<_> = asks.iter().enumerate().collect();
         // All batches go through names in the same order.
         order.sort_by(|(_, a), (_, b)| a.name.cmp(&b.name));
@@ -119,7 +130,7 @@ impl Batch {
             // Writing to a text does not fail.
             let _ = write!(
                 text,
-                "{join}SELECT {at} AS function, * FROM \"cerrojo\".\"lock_{function}\"("
+                "{join}SELECT {at} AS function, {CLOCK}, * FROM \"cerrojo\".\"lock_{function}\"("
             );
             for argument in 0..number {
                 let comma = if argument == 0 { "" } else { ", " };
@@ -134,7 +145,15 @@ impl Batch {
     }
 
     pub(super) fn parameters(&self) -> Vec<Parameter<'_>> {
-        self.used().flat_map(|(_, (_, number), columns)| columns.parameters(number)).collect()
+        let used = self.used();
+        used.flat_map(|(_, (_, number), columns)| columns.parameters(&self.until_us, number))
+            .collect()
+    }
+
+    /// What the server's clock showed.
+    pub(super) fn clock(rows: &[Row], read_at: Instant) -> Option<ServerClock> {
+        let micros = rows.last()?.try_get("clock_us").ok()?;
+        Some(ServerClock { read_at, micros })
     }
 
     /// One answer for each request, in the order in which they were given.
@@ -172,11 +191,12 @@ mod tests {
         let ttl = Ttl::secs(1).unwrap();
         let asks =
             [ask("c", What::Release), ask("b", What::Renew { ttl }), ask("a", What::Release)];
-        let batch = Batch::of(&asks.iter().collect::<Vec<_>>());
+        let batch = Batch::of(&asks, 0);
+        let statement = batch.statement(&Names::default()).replace(CLOCK, "clock");
         assert_eq!(
-            batch.statement(&Names::default()),
-            "SELECT 1 AS function, * FROM \"cerrojo\".\"lock_renew\"($1, $2::uuid[], $3) UNION ALL \
-             SELECT 2 AS function, * FROM \"cerrojo\".\"lock_release\"($4, $5::uuid[])"
+            statement,
+            "SELECT 1 AS function, clock, * FROM \"cerrojo\".\"lock_renew\"($1, $2::uuid[], $3) UNION ALL \
+             SELECT 2 AS function, clock, * FROM \"cerrojo\".\"lock_release\"($4, $5::uuid[])"
         );
         assert_eq!(batch.parameters().len(), 5);
         assert_eq!(batch.columns[2].names, ["a", "c"]);

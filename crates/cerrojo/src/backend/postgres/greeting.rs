@@ -2,13 +2,14 @@
 
 use tokio_postgres::{Client, types::Type};
 
-use super::{error::PgError, names::Names, schema::VERSION};
-use crate::StoreId;
+use super::{error::PgError, names::Names, schema::VERSION, server_clock::ServerClock};
+use crate::{StoreId, clock::Instant};
 
 /// What the server tells of itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct About {
     pub(super) store: StoreId,
+    pub(super) clock: ServerClock,
 }
 
 /// Refuses what cannot be used: no store, one of another version, a standby, an encoding that would fold names.
@@ -30,5 +31,6 @@ pub(super) async fn greet(client: &Client, names: &Names) -> Result<About, PgErr
         return Err(PgError::Encoding(encoding.to_owned()));
     }
     let store = store.replace('-', "").parse().map_err(|_| PgError::Answer("a store id".into()))?;
-    Ok(About { store })
+    let micros = row.try_get("clock_us").map_err(PgError::Call)?;
+    Ok(About { store, clock: ServerClock { read_at: Instant::now(), micros } })
 }

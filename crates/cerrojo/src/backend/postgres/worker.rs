@@ -18,6 +18,7 @@ use super::{
     dial::{Parameter, Wire},
     error::PgError,
     queue::{Job, Load, Promise, Query, Queue, Value},
+    server_clock::ServerClock,
     sweep::Sweep,
 };
 use crate::{
@@ -49,10 +50,10 @@ struct Shared {
 }
 
 impl Shared {
-    async fn dial(&self) -> Result<Wire, PgError> {
+    async fn dial(&self) -> Result<(Wire, ServerClock), PgError> {
         let (wire, about) = Wire::dial_store(&self.config).await?;
         match self.store.get_or_init(|| about.store) {
-            store if *store == about.store => Ok(wire),
+            store if *store == about.store => Ok((wire, about.clock)),
             _ => Err(PgError::AnotherStore),
         }
     }
@@ -143,12 +144,13 @@ impl Drop for Running {
 struct Connected {
     shared: Arc<Shared>,
     wire: Wire,
+    clock: ServerClock,
 }
 
 impl Connected {
-    fn new(shared: &Arc<Shared>, wire: Wire) -> Self {
+    fn new(shared: &Arc<Shared>, (wire, clock): (Wire, ServerClock)) -> Self {
         shared.connected.fetch_add(1, Ordering::Relaxed);
-        Self { shared: Arc::clone(shared), wire }
+        Self { shared: Arc::clone(shared), wire, clock }
     }
 }
 
@@ -245,7 +247,7 @@ impl Worker {
             }
         }
         if !asks.is_empty() {
-            is_fine = ask_for(&mut connected.wire, &self.shared.config, asks).await;
+            is_fine = ask_for(connected, asks).await;
         }
         drop(load);
         if let (true, Some(sweep)) = (is_fine, &mut self.sweep) {
@@ -277,29 +279,36 @@ async fn query_for(wire: &mut Wire, query: &Query, promise: Promise<Vec<Row>>) -
     is_fine
 }
 
-async fn ask_for(wire: &mut Wire, config: &Config, asks: Vec<(Ask, Promise<Answer>)>) -> bool {
+async fn ask_for(connected: &mut Connected, asks: Vec<(Ask, Promise<Answer>)>) -> bool {
     let (asks, promises): (Vec<_>, Vec<_>) = asks.into_iter().unzip();
     promises.iter().for_each(Promise::note_sent);
-    let batch = Batch::of(&asks.iter().collect::<Vec<_>>());
     // Nobody's request is late because of a neighbour's: the connection is given up at the first limit.
     let until = promises.iter().map(|promise| promise.until).min();
-    let until = until.unwrap_or_else(|| Instant::now() + config.call_limit);
-    let statement = batch.statement(&config.names);
-    let rows = wire.query(until, &statement, &batch.parameters()).await;
-    match rows.and_then(|rows| batch.answers(&rows)) {
+    let until = until.unwrap_or_else(Instant::now);
+    let batch = Batch::of(&asks, connected.clock.at(until));
+    let statement = batch.statement(&connected.shared.config.names);
+    let rows = connected.wire.query(until, &statement, &batch.parameters()).await;
+    if let Ok(rows) = &rows {
+        connected.clock = Batch::clock(rows, Instant::now()).unwrap_or(connected.clock);
+    }
+    let answers = rows.and_then(|rows| batch.answers(&rows));
+    let is_fine = answers.as_ref().map_or_else(PgError::leaves_connection, |_| true);
+    answer_all(promises, answers);
+    is_fine
+}
+
+fn answer_all(promises: Vec<Promise<Answer>>, answers: Result<Vec<Answer>, PgError>) {
+    match answers {
         Ok(answers) => {
             for (promise, answer) in promises.into_iter().zip(answers) {
                 promise.keep(Ok(answer));
             }
-            true
         }
         Err(error) => {
-            let is_fine = error.leaves_connection();
             let error = Arc::new(error);
             for promise in promises {
                 promise.keep(Err(PgError::Shared(Arc::clone(&error))));
             }
-            is_fine
         }
     }
 }

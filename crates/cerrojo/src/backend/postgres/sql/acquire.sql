@@ -1,7 +1,8 @@
 -- Acquires a batch of names, each for its owner: who holds it already is granted it again, with the same token and the TTL set anew.
 --
 -- One array for each column of the batch; names in order, each once. `channels`: NULL: the request does not wait; empty: it waits and
--- polls; else it waits, and is told there. `asked` is the asker's own time.
+-- polls; else it waits, and is told there. `asked` is the asker's own time. `until_us`: when the server's clock shows more than that many
+-- microseconds since the epoch, the asker has given up, and nothing is done: every outcome is then `late`.
 
 -- One name that was not simply free.
 CREATE OR REPLACE FUNCTION "cerrojo"."lock_ask"(
@@ -78,7 +79,7 @@ END
 $$;
 
 CREATE OR REPLACE FUNCTION "cerrojo"."lock_acquire"(
-    names text[], owners uuid[], ttls_ms bigint[], identities text[], channels text[], asked bigint[],
+    names text[], owners uuid[], ttls_ms bigint[], identities text[], channels text[], asked bigint[], until_us bigint,
     OUT requests bigint[], OUT outcomes text[], OUT tokens bigint[], OUT held text[]
 )
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
@@ -92,6 +93,11 @@ DECLARE
     ignored text;
 BEGIN
     PERFORM "cerrojo"."lock_begin"();
+    IF extract(epoch FROM clock_timestamp()) * 1000000 > until_us THEN
+        SELECT array_agg(r.request), array_agg('late'::text), array_agg(NULL::bigint), array_agg(NULL::text)
+        INTO requests, outcomes, tokens, held FROM unnest(names) WITH ORDINALITY AS r (name, request);
+        RETURN;
+    END IF;
     -- A statement of its own, so that the next one sees what was committed before these rows were locked.
     free := ARRAY(
         SELECT l.name FROM "cerrojo"."lock" l

@@ -63,6 +63,7 @@ CREATE TABLE IF NOT EXISTS "cerrojo"."lock_store" (
 --   released  by this request
 --   gone      the owner does not hold it
 --   busy      somebody's transaction holds the row: ask again
+--   late      it came too late, and nothing was done
 -- The functions for batches answer with an array for each column, `requests` being places in their arguments.
 DO $$
 BEGIN
