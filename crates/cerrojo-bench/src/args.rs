@@ -28,7 +28,8 @@ pub(crate) struct Args {
     /// Writes everything measured to a file.
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
-    /// Where files and stores are made, in a folder that is removed afterwards. Default: the system's.
+    /// Where files and stores are made, in a folder that is removed afterwards. Default: the system's, where servers are
+    /// always (`TMPDIR`).
     #[arg(long, value_name = "DIR")]
     folder: Option<PathBuf>,
     /// The `cerrojo` binary. Default: the one beside this program.

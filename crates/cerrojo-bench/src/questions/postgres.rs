@@ -23,7 +23,7 @@ use crate::{
     harness::{Played, Question},
 };
 
-const ROUNDS: u32 = 3;
+const ROUNDS: u32 = 4;
 
 /// A question to several peers, each in a fresh database of one server; those that are not installed are left out.
 fn question(

@@ -19,12 +19,12 @@ use crate::{
 /// SQL alone polls a row, or waits in the server for an advisory lock, as the crate does too.
 const PEERS: [Peer; 4] = [Peer::Ours, Peer::Upsert, Peer::SessionAdvisory, Peer::DistributedLock];
 
-/// Long enough for a thousand hand-offs in three rounds, of which a 99th percentile is worth something.
-const LENGTH_MS: u64 = 1_600;
+/// Long enough for a thousand hand-offs in four rounds, of which a 99th percentile is worth something.
+const LENGTH_MS: u64 = 1_400;
 
 /// The same where it is polled: then it is passed on seldom.
-const POLLED_MS: u64 = 5_500;
-const POLLED_HELD_MS: u64 = 2_500;
+const POLLED_MS: u64 = 4_500;
+const POLLED_HELD_MS: u64 = 2_000;
 
 const HOLD_MS: u32 = 2;
 const BETWEEN_MS: u32 = 20;
