@@ -226,7 +226,8 @@ impl Postgres {
         let mut place = None;
         let mut pause = Pause::default();
         loop {
-            let held = match self.attempt(request, Some(ears.channel())).await? {
+            let channel = ears.channel();
+            let held = match self.attempt(request, Some(channel.clone())).await? {
                 (asked, Answer::Granted(number)) => return self.granted(request, number, asked),
                 (_, Answer::Held(held)) => held,
                 _ if still_waits(request, pause.next()).await.is_some() => continue,
@@ -235,7 +236,12 @@ impl Postgres {
             pause = Pause::default();
             let place =
                 place.get_or_insert_with(|| waiters.enter(request.owner().to_hex().into_bytes()));
-            place.ask_again_in(ears.ask_again_in(held.ask_again_in()));
+            // What has been said since then was not said to us.
+            let is_deaf = channel != ears.channel();
+            place.ask_again_in(match is_deaf {
+                true => Duration::ZERO,
+                false => ears.ask_again_in(held.ask_again_in()),
+            });
             match still_waits(request, place.due()).await {
                 Some(Some(yours)) => match self.handed_over(request, yours)? {
                     Some(lease) => return Ok(Acquired::Granted(lease)),
@@ -294,7 +300,7 @@ pub(super) async fn init(config: &Config, transaction: &str) -> Result<()> {
     let at = |error: PgError| error.at_first(&place(config));
     let mut wire = Wire::dial(config).await.map_err(at)?;
     let end = Instant::now() + config.call_limit.max(crate::spi::CALL_LIMIT);
-    wire.run(end, transaction).await.map_err(at)?;
+    wire.run(end, transaction).await.map_err(|error| at(error.of_init()))?;
     wire.close().await;
     Ok(())
 }

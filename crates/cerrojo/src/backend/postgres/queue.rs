@@ -93,7 +93,7 @@ impl Drop for Load {
     fn drop(&mut self) {
         if !self.names.is_empty() {
             self.queue.state().under_way.retain(|name| !self.names.contains(name));
-            self.queue.arrived.notify_one();
+            self.queue.arrived.notify_last();
         }
     }
 }
@@ -101,6 +101,7 @@ impl Drop for Load {
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     state: Mutex<State>,
+    /// Tells the connection that was busy last: it is the warmer one.
     arrived: Notify,
 }
 
@@ -131,7 +132,7 @@ impl Queue {
         let (answer, answered) = oneshot::channel();
         let promise = Promise { answer, until, is_sent: Arc::clone(&is_sent) };
         self.state().waiting.push_back(job(promise));
-        self.arrived.notify_one();
+        self.arrived.notify_last();
         match clock::until(until, answered).await {
             Ok(answer) => answer.unwrap_or(Err(PgError::Abandoned)),
             Err(clock::Elapsed) if is_sent.load(Ordering::Relaxed) => Err(PgError::NoAnswer(limit)),
@@ -154,7 +155,7 @@ impl Queue {
         while self.state().waiting.is_empty() {
             self.arrived.notified().await;
         }
-        self.arrived.notify_one();
+        self.arrived.notify_last();
     }
 
     pub(super) fn take_now(self: &Arc<Self>) -> Option<Load> {
@@ -186,7 +187,7 @@ impl Queue {
             return None;
         }
         if more {
-            self.arrived.notify_one();
+            self.arrived.notify_last();
         }
         Some(load)
     }

@@ -80,7 +80,7 @@ $$;
 
 CREATE OR REPLACE FUNCTION "cerrojo"."lock_acquire"(
     names text[], owners uuid[], ttls_ms bigint[], identities text[], channels text[], asked bigint[], until_us bigint,
-    OUT requests bigint[], OUT outcomes text[], OUT tokens bigint[], OUT held text[]
+    OUT requests bigint[], OUT outcomes text[], OUT tokens bigint[], OUT held text[], OUT clock_us bigint
 )
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
     SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -92,8 +92,8 @@ DECLARE
     ask record;
     ignored text;
 BEGIN
-    PERFORM "cerrojo"."lock_begin"();
-    IF extract(epoch FROM clock_timestamp()) * 1000000 > until_us THEN
+    clock_us := "cerrojo"."lock_begin"();
+    IF clock_us > until_us THEN
         SELECT array_agg(r.request), array_agg('late'::text), array_agg(NULL::bigint), array_agg(NULL::text)
         INTO requests, outcomes, tokens, held FROM unnest(names) WITH ORDINALITY AS r (name, request);
         RETURN;

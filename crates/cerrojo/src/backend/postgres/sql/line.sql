@@ -1,7 +1,7 @@
 -- What several operations do, and the line of those who wait. For the other functions alone: whoever calls these has locked the name's row.
 
--- What every operation does first.
-CREATE OR REPLACE FUNCTION "cerrojo"."lock_begin"() RETURNS void
+-- What every operation does first. Answers what the clock shows, in microseconds since the epoch.
+CREATE OR REPLACE FUNCTION "cerrojo"."lock_begin"() RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -18,6 +18,7 @@ BEGIN
     END IF;
     -- Nobody waits for the answer of a statement that has waited longer.
     ignored := set_config('lock_timeout', '1000', true);
+    RETURN extract(epoch FROM clock_timestamp()) * 1000000;
 END
 $$;
 
