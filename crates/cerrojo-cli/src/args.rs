@@ -3,6 +3,7 @@
 mod fence;
 mod run;
 mod scripts;
+mod store;
 
 use std::{ffi::OsString, time::Duration};
 
@@ -13,15 +14,16 @@ use serde::{Deserialize, Serialize};
 pub(crate) use self::fence::{AdmitArgs, AdoptArgs, FenceCommand, FenceShowArgs, WriteArgs};
 pub(crate) use self::run::RunArgs;
 pub(crate) use self::scripts::{AcquireArgs, CompletionsArgs, ManArgs, ReleaseArgs, RenewArgs};
+pub(crate) use self::store::{InitArgs, StoreCommand};
 use crate::exit;
 
 /// Distributed locks that say what they promise.
 #[derive(Debug, Parser)]
 #[command(name = "cerrojo", version, after_help = exit::table(), max_term_width = 100)]
 pub(crate) struct Args {
-    /// Where the locks are: `local:` (this machine, default place), `local:FOLDER`, or approximate ones at
-    /// `redis://HOST:PORT` or `redlock://HOST:PORT,HOST:PORT,HOST:PORT`. With a password in it, better by
-    /// CERROJO_STORE
+    /// Where the locks are: `local:` (this machine, default place), `local:FOLDER`,
+    /// `postgres://USER@HOST/DATABASE`, or approximate ones at `redis://HOST:PORT` or
+    /// `redlock://HOST:PORT,HOST:PORT,HOST:PORT`. With a password in it, better by CERROJO_STORE
     #[arg(long, global = true, env = "CERROJO_STORE", hide_env_values = true)]
     #[arg(value_name = "URL", default_value = "local:")]
     pub(crate) store: String,
@@ -45,6 +47,8 @@ pub(crate) enum Command {
     Break(BreakArgs),
     #[command(subcommand)]
     Fence(FenceCommand),
+    #[command(subcommand)]
+    Store(StoreCommand),
     /// Remove from the store what is no longer needed
     Prune,
     Completions(CompletionsArgs),

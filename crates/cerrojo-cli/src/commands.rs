@@ -11,3 +11,4 @@ pub(crate) mod release;
 pub(crate) mod renew;
 pub(crate) mod run;
 pub(crate) mod show;
+pub(crate) mod store;

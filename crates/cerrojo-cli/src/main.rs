@@ -70,6 +70,7 @@ async fn dispatch(args: Args, output: Output) -> Result<Exit, Failure> {
         Command::Acquire(acquire) => commands::acquire::run(acquire, &store, output).await,
         Command::Renew(renew) => commands::renew::run(&renew, &store).await,
         Command::Release(release) => commands::release::run(&release, &store, output).await,
+        Command::Store(command) => commands::store::run(command, &store, output).await,
         Command::Prune => commands::prune::run(&store::connect(&store).await?, output).await,
         Command::Completions(completions) => commands::completions::run(&completions),
         Command::Man(man) => commands::man::run(&man),

@@ -19,11 +19,15 @@ pub(crate) async fn connect(url: &str) -> Result<AnyLocker, Failure> {
 }
 
 async fn connect_with(url: &str, options: Options) -> Result<AnyLocker, Failure> {
-    let url = match url {
-        "local:" => format!("local:{}", default_folder(|name| std::env::var_os(name))?),
-        url => url.to_owned(),
-    };
-    Ok(cerrojo::connect(&url, options).await?)
+    Ok(cerrojo::connect(&resolved(url)?, options).await?)
+}
+
+/// The URL with the default place in it, where it means that one.
+pub(crate) fn resolved(url: &str) -> Result<String, Failure> {
+    match url {
+        "local:" => Ok(format!("local:{}", default_folder(|name| std::env::var_os(name))?)),
+        url => Ok(url.to_owned()),
+    }
 }
 
 /// Opens a store for a command that acquires: with `--fenced` it has to give tokens.

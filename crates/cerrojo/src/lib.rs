@@ -54,7 +54,7 @@ pub mod watched;
 
 pub use claim::Claim;
 pub use clock::{Deadline, Instant};
-pub use connect::{AnyLocker, connect};
+pub use connect::{AnyLocker, Initialized, connect, init_store, init_store_sql};
 pub use erased::{Erased, ErasedLease};
 pub use error::{Error, ErrorKind, Result};
 pub use guard::{ApproximateGuard, FencedGuard, Guard};

@@ -58,6 +58,9 @@ fn usage_errors_are_64_and_touch_no_store() {
         &["show"],
         &["break", "x"],
         &["break", "x", "--now"],
+        &["store"],
+        &["store", "init", "x"],
+        &["store", "init", "--grant"],
     ];
     for arguments in cases {
         world.run(arguments).assert_code(64);
@@ -82,6 +85,22 @@ fn the_default_place_is_made() {
     assert!(world.path("deep/state/cerrojo").is_dir());
 }
 
+/// No command needs it for such a store.
+#[test]
+fn init_makes_the_folder_and_has_no_sql_and_no_roles() {
+    let world = World::new();
+    let printed = world.run(&["store", "init", "--print"]);
+    printed.assert_code(0);
+    assert!(printed.stdout.starts_with("--"), "{printed:?}");
+    world.run(&["store", "init", "--grant", "somebody"]).assert_code(69);
+    assert!(!world.path("store").exists());
+    for _ in 0..2 {
+        world.run(&["store", "init"]).assert_code(0);
+        assert!(world.path("store").is_dir());
+    }
+    world.run(&["store", "init", "--store", "memory:"]).assert_code(0);
+}
+
 #[test]
 fn help_and_version_are_0() {
     let world = World::new();
@@ -98,9 +117,13 @@ fn an_unusable_store_is_69() {
     world.touch("file");
     let in_a_file = format!("local:{}/store", world.path("file").display());
     for store in ["pigeon://coop", "", "local:/proc/nowhere", &in_a_file] {
-        for command in
-            [&["ls"][..], &["show", "x"], &["run", "x", "--", "true"], &["break", "x", "--yes"]]
-        {
+        for command in [
+            &["ls"][..],
+            &["show", "x"],
+            &["run", "x", "--", "true"],
+            &["break", "x", "--yes"],
+            &["store", "init"],
+        ] {
             world.run(&[&["--store", store], command].concat()).assert_code(69);
         }
     }

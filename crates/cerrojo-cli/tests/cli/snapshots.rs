@@ -97,6 +97,9 @@ fn scripts() {
     check(&world, "renew_not_held", &["renew", "nightly-report", "--owner", &owner]);
     check(&world, "release_not_held", &["release", "nightly-report", "--owner", &owner]);
     check(&world, "release_not_held_json", &["release", "x", "--owner", &owner, "--json"]);
+    check(&world, "store_init", &["store", "init"]);
+    check(&world, "store_init_json", &["store", "init", "--json"]);
+    check(&world, "store_init_grant", &["store", "init", "--grant", "app"]);
     check(&world, "prune", &["prune"]);
     check(&world, "prune_json", &["prune", "--json"]);
     let (_, owner) = acquire(&world, &["x"]);

@@ -74,6 +74,7 @@ fn redlock_serves_every_command() {
     world.run(&["break", "y/1", "--yes", "--now"]).assert_code(0);
     world.run(&["show", "y/1"]).assert_code(1);
     world.run(&["prune"]).assert_code(0);
+    world.run(&["store", "init"]).assert_code(0);
 }
 
 fn redlock_goes_on_without_one_of_three() {

@@ -126,6 +126,9 @@ fn every_command_works() {
         (&["show", "z"], 1),
         (&["break", "z", "--yes"], 1),
         (&["prune"], 0),
+        (&["store", "init"], 0),
+        (&["store", "init", "--print"], 0),
+        (&["store", "init", "--grant", "somebody"], 69),
     ];
     for (arguments, code) in cases {
         world.run(arguments).assert_code(*code);

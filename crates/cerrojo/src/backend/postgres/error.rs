@@ -29,6 +29,8 @@ pub(super) enum PgError {
     Shared(Arc<PgError>),
     #[error("the call failed{}", said(.0))]
     Call(#[source] tokio_postgres::Error),
+    #[error("the tables were not made{}", said(.0))]
+    Init(#[source] tokio_postgres::Error),
     #[error("the server has closed the connection")]
     Closed,
     #[error("no answer within {0:?}")]
@@ -112,9 +114,18 @@ impl PgError {
         Error::new(self.kind(), format!("postgres: {self}")).with_source(self)
     }
 
+    /// The same while the tables are made.
+    pub(super) fn of_init(self) -> Self {
+        match self {
+            Self::Call(error) => Self::Init(error),
+            other => other,
+        }
+    }
+
     fn is_standby(&self) -> bool {
         match self {
             Self::Standby => true,
+            Self::Init(error) => error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION),
             Self::Shared(error) => error.is_standby(),
             _ => false,
         }
@@ -150,7 +161,7 @@ impl PgError {
             | Self::Busy(_)
             | Self::NotSent(_)
             | Self::Deaf(_) => ErrorKind::Unavailable,
-            Self::Call(error) => kind_of_call(error),
+            Self::Call(error) | Self::Init(error) => kind_of_call(error),
             Self::Closed | Self::NoAnswer(_) | Self::Abandoned | Self::Answer(_) => {
                 ErrorKind::Indeterminate
             }
@@ -165,7 +176,10 @@ impl PgError {
             Self::Dial(error) if is_of_tls(error) => {
                 "; TLS is refused: `sslmode`, `sslrootcert`, `sslcert` and `sslkey` have to suit the server"
             }
-            Self::Dial(error) | Self::Call(error) => advice(error),
+            Self::Init(error) if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => {
+                "; that is for a role with CREATE on the database, or for the one that owns the schema and what is in it"
+            }
+            Self::Dial(error) | Self::Call(error) | Self::Init(error) => advice(error),
             _ => "",
         }
     }
