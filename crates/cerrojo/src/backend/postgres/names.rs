@@ -29,8 +29,11 @@ impl Names {
 
     /// The text with these names in place of those that the files have.
     pub(super) fn fill_in(&self, text: &str) -> String {
-        text.replace("\"cerrojo\"", &format!("\"{}\"", self.schema))
-            .replace("\"lock", &format!("\"{}", self.table))
+        let table = format!("\"{}", self.table);
+        // Each once, also where the one is called what the other stands for.
+        let parts: Vec<_> =
+            text.split("\"cerrojo\"").map(|part| part.replace("\"lock", &table)).collect();
+        parts.join(&format!("\"{}\"", self.schema))
     }
 
     /// For messages.
@@ -70,6 +73,12 @@ mod tests {
         let text = r#"SELECT "cerrojo"."lock_ask"(l) FROM "cerrojo"."lock" l"#;
         assert_eq!(names.fill_in(text), r#"SELECT "app"."job_ask"(l) FROM "app"."job" l"#);
         assert_eq!(Names::default().fill_in(text), text);
+        let crossed = Names::default().with_schema("locks".to_owned()).unwrap();
+        let crossed = crossed.with_table("cerrojo".to_owned()).unwrap();
+        assert_eq!(
+            crossed.fill_in(text),
+            r#"SELECT "locks"."cerrojo_ask"(l) FROM "locks"."cerrojo" l"#
+        );
     }
 
     #[test]
