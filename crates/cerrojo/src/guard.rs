@@ -200,6 +200,13 @@ impl Guard<FencingToken> {
     }
 }
 
+/// For calls that take a claim: hand them the guard itself.
+impl From<&FencedGuard> for Claim {
+    fn from(guard: &FencedGuard) -> Self {
+        guard.claim()
+    }
+}
+
 impl<T: Token> fmt::Debug for Guard<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Guard")

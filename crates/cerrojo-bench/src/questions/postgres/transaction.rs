@@ -3,7 +3,7 @@
 use std::{rc::Rc, time::Duration};
 
 use cerrojo::{Instant, Locker, backend::postgres::Postgres};
-use tokio_postgres::{Client, NoTls, Statement, Transaction};
+use tokio_postgres::{Client, GenericClient, NoTls, Statement};
 
 use super::{Database, Server, length};
 use crate::{
@@ -63,11 +63,11 @@ async fn guarded(database: &Database, length: Duration) -> Result<Played> {
     let Account { mut client, update } = Account::open(database).await?;
     let postgres = Postgres::connect(&database.url()).await?;
     let guard = Locker::new(postgres.clone()).acquire("bench").await?;
-    let (claim, end, mut took) = (guard.claim(), Instant::now() + length, Vec::new());
+    let (end, mut took) = (Instant::now() + length, Vec::new());
     while Instant::now() < end {
         let begun = Instant::now();
-        let transaction = postgres.transaction(&claim, &mut client).await?;
-        change(&transaction, &update).await?;
+        let transaction = postgres.transaction(&guard, &mut client).await?;
+        change(&*transaction, &update).await?;
         transaction.commit().await?;
         took.push(milliseconds_since(begun));
     }
@@ -86,7 +86,7 @@ impl Account {
     }
 }
 
-async fn change(transaction: &Transaction<'_>, update: &Statement) -> Result<()> {
+async fn change(transaction: &impl GenericClient, update: &Statement) -> Result<()> {
     match transaction.execute(update, &[]).await? {
         1 => Ok(()),
         rows => Err(format!("{rows} rows were changed").into()),

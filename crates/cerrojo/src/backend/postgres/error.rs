@@ -67,6 +67,10 @@ pub(super) enum PgError {
     Stale(Stale),
     #[error("`{0}` is not held by this owner any more")]
     Lost(String),
+    #[error(
+        "the connection ended before the commit, and nothing was changed; `{0}` may be held still"
+    )]
+    Undone(String),
 }
 
 /// Codes of our own functions.
@@ -99,7 +103,11 @@ impl PgError {
     /// The error that the user sees, naming the server.
     pub(super) fn at(self, place: &str) -> Error {
         let message = format!("postgres at {place}: {self}{}", self.advice());
-        Error::new(self.kind(), message).with_source(self)
+        let error = Error::new(self.kind(), message);
+        match self {
+            Self::Stale(stale) => error.with_source(stale),
+            other => error.with_source(other),
+        }
     }
 
     /// The same of the first connection: a standby there was named by mistake, one that is there later is a failover under way.
@@ -160,7 +168,8 @@ impl PgError {
             | Self::Standby
             | Self::Busy(_)
             | Self::NotSent(_)
-            | Self::Deaf(_) => ErrorKind::Unavailable,
+            | Self::Deaf(_)
+            | Self::Undone(_) => ErrorKind::Unavailable,
             Self::Call(error) | Self::Init(error) => kind_of_call(error),
             Self::Closed | Self::NoAnswer(_) | Self::Abandoned | Self::Answer(_) => {
                 ErrorKind::Indeterminate

@@ -2,59 +2,88 @@
 
 use std::{
     fmt,
-    ops::{Deref, DerefMut},
+    future::Future,
+    ops::Deref,
+    pin::pin,
+    sync::Arc,
+    task::{Context, Waker},
 };
 
-use tokio_postgres::{Client, Transaction, error::SqlState, types::Type};
+use tokio_postgres::{Client, Row, Transaction, error::SqlState, types::Type};
 
 use super::{
-    backend::Postgres,
+    backend::{Inner, Postgres},
+    dial::Parameter,
     error::{LOST, PgError, STALE},
 };
 use crate::{Claim, Error, ErrorKind, Result, clock, fence::Stale};
 
+const GUARD: &str = "SELECT \"cerrojo\".\"lock_guard\"($1, $2::uuid, $3)";
+/// Of a transaction that has failed, COMMIT alone says that it went well; what stands before it is an error then.
+const COMMIT: &str = "SELECT; COMMIT";
+
 /// A transaction in the lock's own database, begun by [`Postgres::transaction`].
 ///
-/// It is used as the driver's transaction that it wraps. Dropped without [`commit`](Self::commit) it is rolled back.
+/// It is used as the driver's client that it has borrowed, whose statements all belong to the transaction now. Dropped without
+/// [`commit`](Self::commit) it is rolled back.
+#[must_use = "dropping the transaction undoes what was done in it"]
 pub struct GuardedTransaction<'a> {
-    transaction: Transaction<'a>,
-    place: String,
+    client: &'a mut Client,
+    store: Arc<Inner>,
+    claim: Claim,
+    is_over: bool,
 }
 
 impl fmt::Debug for GuardedTransaction<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("GuardedTransaction").field("place", &self.place).finish_non_exhaustive()
+        f.debug_struct("GuardedTransaction").field("claim", &self.claim).finish_non_exhaustive()
     }
 }
 
-impl<'a> Deref for GuardedTransaction<'a> {
-    type Target = Transaction<'a>;
+impl Deref for GuardedTransaction<'_> {
+    type Target = Client;
 
     fn deref(&self) -> &Self::Target {
-        &self.transaction
+        self.client
     }
 }
 
-impl DerefMut for GuardedTransaction<'_> {
-    fn deref_mut(&mut self) -> &mut Self::Target {
-        &mut self.transaction
+impl Drop for GuardedTransaction<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            send(self.client.batch_execute("ROLLBACK"));
+        }
     }
 }
 
 impl GuardedTransaction<'_> {
-    /// Commits what was done.
+    /// Commits what was done: `Ok` means that all of it was, and that nobody else was granted the lock before.
+    ///
+    /// It waits for as long as the server takes.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Lost`] when the server had ended the transaction, since it was idle for longer than the TTL: nothing was done.
-    /// [`ErrorKind::Indeterminate`] when the connection broke: it may or may not have been committed.
+    /// Nothing was done: [`ErrorKind::Lost`] when the connection had ended before, as when the transaction was idle for longer than the TTL,
+    /// and the lock is not held any more, with [`Stale`] as its source where a greater token has been granted; [`ErrorKind::Unavailable`] when the
+    /// lock is held still, or when the server refused, as after a statement that failed.
+    ///
+    /// [`ErrorKind::Indeterminate`] when the connection broke meanwhile: it may or may not have been committed.
     ///
     /// # Cancel safety
     ///
     /// When dropped, it may or may not take effect.
-    pub async fn commit(self) -> Result<()> {
-        let Self { transaction, place } = self;
-        transaction.commit().await.map_err(|error| ended(error, &place))
+    pub async fn commit(mut self) -> Result<()> {
+        let was_open = !self.client.is_closed();
+        match self.client.batch_execute(COMMIT).await {
+            Ok(()) => {
+                self.is_over = true;
+                Ok(())
+            }
+            Err(error) if !was_open || was_idle(&error) => {
+                Err(self.store.undone(&self.claim).await)
+            }
+            Err(error) => Err(PgError::Call(error).at(&self.store.place)),
+        }
     }
 
     /// Undoes what was done.
@@ -66,9 +95,10 @@ impl GuardedTransaction<'_> {
     /// # Cancel safety
     ///
     /// May be dropped: it is undone.
-    pub async fn rollback(self) -> Result<()> {
-        let Self { transaction, place } = self;
-        transaction.rollback().await.map_err(|error| ended(error, &place))
+    pub async fn rollback(mut self) -> Result<()> {
+        self.is_over = true;
+        let undone = self.client.batch_execute("ROLLBACK").await;
+        undone.map_err(|error| PgError::Call(error).at(&self.store.place))
     }
 }
 
@@ -78,11 +108,26 @@ impl Postgres {
     ///
     /// Its first statement takes the lock's row, with this very owner and token, FOR KEY SHARE. Nobody is granted the lock until the transaction has
     /// ended, however long that takes and whatever the clocks say; renewals pass. A client that is idle in it for longer than the lock's TTL, frozen or
-    /// cut off, is disconnected by the server, and has changed nothing. The guard's claim is [`FencedGuard::claim`](crate::FencedGuard::claim).
+    /// cut off, is disconnected by the server, and has changed nothing. (One that is frozen in the middle of a COPY FROM STDIN is not: the server waits
+    /// for the rest, and so do the others.)
     ///
-    /// The connection is from the user's own client or pool, to the same database by a role that may use the locks. The
-    /// transaction has the connection's default isolation level; for another, begin it yourself and call [`Postgres::enter`].
-    /// Two round trips before the first statement of one's own.
+    /// The connection is from the user's own client or pool, to the same database by a role that may use the locks, directly or by a pooler. The
+    /// transaction has the connection's default isolation level; for another, or to guard a transaction by two locks, there is [`Postgres::enter`].
+    /// One round trip, so no more than beginning it without a guard.
+    ///
+    /// ```no_run
+    /// # async fn book(mut client: tokio_postgres::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// use cerrojo::{Locker, backend::postgres::Postgres};
+    /// let store = Postgres::connect("postgres://app@db/app").await?;
+    /// let locks = Locker::new(store.clone());
+    ///
+    /// let guard = locks.acquire("account/7").await?;
+    /// let transaction = store.transaction(&guard, &mut client).await?;
+    /// transaction.execute("UPDATE account SET balance = balance - 10 WHERE id = 7", &[]).await?;
+    /// transaction.commit().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///
@@ -94,48 +139,106 @@ impl Postgres {
     /// May be dropped at any time; the transaction is rolled back.
     pub async fn transaction<'a>(
         &self,
-        claim: &Claim,
+        claim: impl Into<Claim>,
         client: &'a mut Client,
     ) -> Result<GuardedTransaction<'a>> {
-        let place = self.inner.place.clone();
-        let begun = clock::within(self.inner.call_limit, client.transaction()).await;
-        let begun = begun.map_err(|_| PgError::NoAnswer(self.inner.call_limit).at(&place))?;
-        let transaction = begun.map_err(|error| PgError::Call(error).at(&place))?;
-        self.enter(claim, &transaction).await?;
-        Ok(GuardedTransaction { transaction, place })
+        let (store, claim) = (Arc::clone(&self.inner), claim.into());
+        store.check_store(&claim)?;
+        let transaction = GuardedTransaction { client, store, claim, is_over: false };
+        let GuardedTransaction { client, store, claim, .. } = &transaction;
+        // The second leaves right behind the first, and is refused if that was.
+        let both = async {
+            tokio::try_join!(biased; client.batch_execute("BEGIN"), store.guard(claim, client))
+        };
+        store.in_time(claim, both).await?;
+        Ok(transaction)
     }
 
     /// The same for a transaction that has just been begun: this has to be its first statement.
     ///
+    /// For an isolation level of one's own, for a transaction that two locks guard, and where the driver's type is wanted. What is sent
+    /// together with it, as by `tokio::try_join!`, costs no round trip more.
+    ///
+    /// ```no_run
+    /// # use cerrojo::{FencedGuard, backend::postgres::Postgres};
+    /// # async fn book(store: Postgres, guard: FencedGuard, mut client: tokio_postgres::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// let level = tokio_postgres::IsolationLevel::Serializable;
+    /// let transaction = client.build_transaction().isolation_level(level).start().await?;
+    /// store.enter(&guard, &transaction).await?;
+    /// transaction.execute("UPDATE account SET balance = balance - 10 WHERE id = 7", &[]).await?;
+    /// transaction.commit().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     ///
-    /// As [`Postgres::transaction`]; the transaction can only be rolled back then.
+    /// As [`Postgres::transaction`]; the transaction can only be rolled back then. In REPEATABLE READ and SERIALIZABLE also
+    /// [`ErrorKind::Unavailable`], with the server's serialization failure as its source, when a renewal came in between: roll back and begin anew.
     ///
     /// # Cancel safety
     ///
     /// When dropped, roll the transaction back.
-    pub async fn enter(&self, claim: &Claim, transaction: &Transaction<'_>) -> Result<()> {
-        let place = &self.inner.place;
-        if self.inner.store()? != claim.store {
-            let message = format!(
-                "postgres at {place}: the claim on `{}` is of another store, {}",
-                claim.name, claim.store
-            );
-            return Err(Error::new(ErrorKind::Invalid, message));
+    pub async fn enter(
+        &self,
+        claim: impl Into<Claim>,
+        transaction: &Transaction<'_>,
+    ) -> Result<()> {
+        let claim = claim.into();
+        self.inner.check_store(&claim)?;
+        let guard = self.inner.guard(&claim, transaction.client());
+        self.inner.in_time(&claim, guard).await.map(drop)
+    }
+}
+
+impl Inner {
+    fn check_store(&self, claim: &Claim) -> Result<()> {
+        if self.store()? == claim.store {
+            return Ok(());
         }
-        let statement = "SELECT \"cerrojo\".\"lock_guard\"($1, $2::uuid, $3)";
-        let statement = self.inner.names.fill_in(statement);
+        let Claim { name, store, .. } = claim;
+        let message = format!(
+            "postgres at {}: the claim on `{name}` is of another store, {store}",
+            self.place
+        );
+        Err(Error::new(ErrorKind::Invalid, message))
+    }
+
+    async fn guard(
+        &self,
+        claim: &Claim,
+        client: &Client,
+    ) -> Result<Vec<Row>, tokio_postgres::Error> {
+        let statement = self.names.fill_in(GUARD);
         let token = i64::try_from(claim.token.get()).unwrap_or(i64::MAX);
         let owner = claim.owner.to_hex();
-        let parameters: [super::dial::Parameter<'_>; 3] =
+        let parameters: [Parameter<'_>; 3] =
             [(&claim.name.as_str(), Type::TEXT), (&owner, Type::TEXT), (&token, Type::INT8)];
-        let entered =
-            clock::within(self.inner.call_limit, transaction.query_typed(&statement, &parameters));
-        match entered.await {
-            Ok(Ok(_)) => Ok(()),
-            Ok(Err(error)) => Err(refused(claim, error).at(place)),
-            Err(clock::Elapsed) => Err(PgError::NoAnswer(self.inner.call_limit).at(place)),
-        }
+        client.query_typed(&statement, &parameters).await
+    }
+
+    async fn in_time<T>(
+        &self,
+        claim: &Claim,
+        entering: impl Future<Output = Result<T, tokio_postgres::Error>>,
+    ) -> Result<T> {
+        let entered = clock::within(self.call_limit, entering).await;
+        let entered = entered.map_err(|_| PgError::NoAnswer(self.call_limit).at(&self.place))?;
+        entered.map_err(|error| refused(claim, error).at(&self.place))
+    }
+
+    /// Why a transaction came to its end before it was committed, as far as can be learned.
+    async fn undone(&self, claim: &Claim) -> Error {
+        let name = claim.name.as_str().to_owned();
+        let (presented, holder) = (claim.token.get(), self.holder(&claim.name).await);
+        let error = match holder.map(|holder| holder.and_then(|holder| holder.token)) {
+            Ok(Some(highest)) if highest > presented => {
+                PgError::Stale(Stale { presented, highest })
+            }
+            Ok(token) if token != Some(presented) => PgError::Lost(name),
+            _ => PgError::Undone(name),
+        };
+        error.at(&self.place)
     }
 }
 
@@ -152,13 +255,12 @@ fn refused(claim: &Claim, error: tokio_postgres::Error) -> PgError {
     }
 }
 
-/// What has become of a transaction that was to be ended.
-fn ended(error: tokio_postgres::Error, place: &str) -> Error {
-    if error.code() == Some(&SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT) {
-        let message = format!(
-            "postgres at {place}: the transaction was idle for longer than the lock's TTL, and has changed nothing"
-        );
-        return Error::new(ErrorKind::Lost, message).with_source(error);
-    }
-    PgError::Call(error).at(place)
+/// Whether the server had ended the transaction already.
+fn was_idle(error: &tokio_postgres::Error) -> bool {
+    error.code() == Some(&SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT)
+}
+
+/// The driver sends a request when it is first polled; nobody waits for the answer.
+fn send(request: impl Future) {
+    drop(pin!(request).poll(&mut Context::from_waker(Waker::noop())));
 }

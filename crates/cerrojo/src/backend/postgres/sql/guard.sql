@@ -5,10 +5,12 @@
 --     ...
 --     COMMIT;
 --
--- It fails with SQLSTATE CR002 (stale: a greater token has been granted) or CR003 (not held any more) when the lock is not the owner's by this very
--- token. Otherwise nobody is granted the lock until the transaction has ended, whatever the clocks say: a grant locks the row FOR
--- UPDATE, which waits for the lock that is taken here. Renewals pass. A client that is idle inside the transaction for longer than the TTL, frozen or
--- cut off, is disconnected by the server, and its transaction has changed nothing.
+-- It fails with SQLSTATE CR002 (stale: a greater token has been granted, which is the error's detail) or CR003 (not held any more) when the lock
+-- is not the owner's by this very token. Otherwise nobody is granted the lock until the transaction has ended, whatever the clocks say: a grant
+-- locks the row FOR UPDATE, which waits for the lock that is taken here. Renewals pass.
+--
+-- A client that is idle inside the transaction for longer than the TTL, frozen or cut off, is disconnected by the server, and its transaction has
+-- changed nothing; so is one that does not read what it has asked for. A shorter limit that the session has already stays.
 CREATE OR REPLACE FUNCTION "cerrojo"."lock_guard"(of_name text, by_owner uuid, with_token bigint) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
@@ -16,12 +18,19 @@ DECLARE
     ignored text;
     for_ms bigint;
     greatest_token bigint;
+    time_limit text;
+    had_ms bigint;
 BEGIN
     SELECT l.ttl_ms INTO for_ms FROM "cerrojo"."lock" l
     WHERE l.name = of_name AND l.owner = by_owner AND l.token = with_token AND l.expires_at > clock_timestamp()
     FOR KEY SHARE;
     IF FOUND THEN
-        ignored := set_config('idle_in_transaction_session_timeout', for_ms::text, true);
+        FOREACH time_limit IN ARRAY ARRAY['idle_in_transaction_session_timeout', 'tcp_user_timeout'] LOOP
+            had_ms := 1000 * extract(epoch FROM current_setting(time_limit)::interval);
+            IF had_ms = 0 OR had_ms > for_ms THEN
+                ignored := set_config(time_limit, for_ms::text, true);
+            END IF;
+        END LOOP;
         RETURN;
     END IF;
     SELECT l.token INTO greatest_token FROM "cerrojo"."lock" l WHERE l.name = of_name;
