@@ -10,6 +10,7 @@
 mod child;
 mod connecting;
 mod grace;
+#[path = "../trials/heard.rs"]
 mod heard;
 mod leftovers;
 mod one_bad;

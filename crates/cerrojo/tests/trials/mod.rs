@@ -1,12 +1,11 @@
-//! What trials of approximate locks have in common.
+//! What trials of stores on servers have in common.
 
 pub(crate) mod child;
 
 use std::{future::Future, io, time::Duration};
 
 use cerrojo::{
-    ApproximateGuard, ErrorKind, Instant, LeaseState, Locker, NoToken, Result, Ttl, clock,
-    spi::{Backend, Lease},
+    ErrorKind, Guard, Instant, LeaseState, Locker, Result, Token, Ttl, clock, spi::Backend,
 };
 use libtest_mimic::{Failed, Trial};
 
@@ -52,7 +51,7 @@ pub(crate) async fn eventually(what: &str, mut is_so: impl FnMut() -> io::Result
 }
 
 /// The lock is ours now and its renewals go on.
-pub(crate) async fn goes_on(guard: &ApproximateGuard) -> Outcome {
+pub(crate) async fn goes_on<T: Token>(guard: &Guard<T>) -> Outcome {
     let before = guard.renewals();
     eventually("two renewals", || Ok(guard.renewals() >= before + 2)).await?;
     assert_ne!(guard.state(), LeaseState::Lost);
@@ -60,17 +59,14 @@ pub(crate) async fn goes_on(guard: &ApproximateGuard) -> Outcome {
 }
 
 /// Reads lost, which is final.
-pub(crate) async fn is_lost(guard: &ApproximateGuard) -> Outcome {
+pub(crate) async fn is_lost<T: Token>(guard: &Guard<T>) -> Outcome {
     clock::within(LONG, guard.lost()).await?;
     assert_eq!((guard.state(), guard.valid_until()), (LeaseState::Lost, None));
     Ok(())
 }
 
 /// All of it works: a new grant, its renewals, its release, and the next grant.
-pub(crate) async fn works<B>(locks: &Locker<B>, name: &str) -> Outcome
-where
-    B: Backend<Lease: Lease<Token = NoToken>>,
-{
+pub(crate) async fn works<B: Backend>(locks: &Locker<B>, name: &str) -> Outcome {
     let guard = locks.acquire(name).ttl(ttl(1_500)).wait(LONG).await?;
     goes_on(&guard).await?;
     guard.release().await?;
