@@ -2,11 +2,11 @@
 --
 -- One array for each column of the batch; names in order, each once. `channels`: NULL: the request does not wait; empty: it waits and
 -- polls; else it waits, and is told there. `asked` is the asker's own time. `until_us`: when the server's clock shows more than that many
--- microseconds since the epoch, the asker has given up, and nothing is done: every outcome is then `late`.
+-- microseconds since the epoch, the asker has given up, and nothing is done: every outcome is then `late`. `patience_ms`: see lock_begin.
 
--- One name that was not simply free.
+-- One name that was not simply free. A row that somebody else is making is waited for for `patience_ms`.
 CREATE OR REPLACE FUNCTION "cerrojo"."lock_ask"(
-    of_name text, by_owner uuid, for_ms bigint, as_identity text, on_channel text, at_asked bigint
+    of_name text, by_owner uuid, for_ms bigint, as_identity text, on_channel text, at_asked bigint, patience_ms text
 ) RETURNS "cerrojo"."lock_answer"
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
@@ -23,7 +23,7 @@ BEGIN
     is_new := NOT FOUND;
     IF is_new THEN
         -- Free at first, and granted below: a token taken here would have been taken before the row was locked.
-        ignored := set_config('lock_timeout', '50', true);
+        ignored := set_config('lock_timeout', patience_ms, true);
         BEGIN
             INSERT INTO "cerrojo"."lock" (name) VALUES (of_name) ON CONFLICT DO NOTHING;
         EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
@@ -79,7 +79,7 @@ END
 $$;
 
 CREATE OR REPLACE FUNCTION "cerrojo"."lock_acquire"(
-    names text[], owners uuid[], ttls_ms bigint[], identities text[], channels text[], asked bigint[], until_us bigint,
+    names text[], owners uuid[], ttls_ms bigint[], identities text[], channels text[], asked bigint[], until_us bigint, patience_ms bigint,
     OUT requests bigint[], OUT outcomes text[], OUT tokens bigint[], OUT held text[], OUT clock_us bigint
 )
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
@@ -89,10 +89,11 @@ DECLARE
     free text[];
     answer "cerrojo"."lock_answer";
     is_lasting boolean;
+    patience_ms text := '50';
     ask record;
     ignored text;
 BEGIN
-    clock_us := "cerrojo"."lock_begin"();
+    clock_us := "cerrojo"."lock_begin"(names[1], patience_ms);
     IF clock_us > until_us THEN
         SELECT array_agg(r.request), array_agg('late'::text), array_agg(NULL::bigint), array_agg(NULL::text)
         INTO requests, outcomes, tokens, held FROM unnest(names) WITH ORDINALITY AS r (name, request);
@@ -122,7 +123,12 @@ BEGIN
             AS r (name, owner, ttl_ms, identity, channel, asked, request)
         WHERE requests IS NULL OR r.request <> ALL (requests) ORDER BY r.name
     LOOP
-        answer := "cerrojo"."lock_ask"(ask.name, ask.owner, ask.ttl_ms, ask.identity, ask.channel, ask.asked);
+        answer := "cerrojo"."lock_ask"(
+            ask.name, ask.owner, ask.ttl_ms, ask.identity, ask.channel, ask.asked, patience_ms);
+        -- Once for all that are being made: the other names of the batch are not delayed.
+        IF answer.outcome = 'busy' THEN
+            patience_ms := '1';
+        END IF;
         requests := requests || ask.request;
         outcomes := outcomes || answer.outcome;
         tokens := tokens || answer.token;
