@@ -7,8 +7,8 @@
 //! **Admit at the first access under a grant, reads included.** A fence that only writes raise loses updates:
 //! holder 34 reads, the late write of holder 33 still passes, and 34 then writes over it from what it read.
 //!
-//! [`Fence`] is the check itself. Ready for use are [a file](mod@file), [a log](mod@log), and [a fence alone](mod@state) whose
-//! state is a file, for what is guarded elsewhere.
+//! [`Fence`] is the check itself. Ready for use are [a file](mod@file), [a log](mod@log), [a fence alone](mod@state) whose
+//! state is a file, for what is guarded elsewhere, and with the feature `postgres` a table for what is kept in PostgreSQL.
 
 use std::{num::NonZeroU64, str::FromStr};
 
@@ -17,6 +17,8 @@ use crate::FencingToken;
 mod error;
 pub mod file;
 pub mod log;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 mod replace;
 pub mod state;
 mod turn;

@@ -46,6 +46,8 @@ mod owner;
 mod queue;
 mod rng;
 pub mod spi;
+#[cfg(feature = "postgres")]
+mod sql;
 mod status;
 mod token;
 mod validity;

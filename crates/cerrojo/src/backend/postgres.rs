@@ -23,7 +23,6 @@ mod guarded;
 mod holders;
 mod lease;
 mod listen;
-mod names;
 mod passfile;
 mod queue;
 mod schema;

@@ -37,9 +37,10 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("error", &["pure"]),
     ("holder", &["pure"]),
     ("claim", &["pure"]),
+    ("sql", &["pure"]),
     ("clock", &[]),
     ("rng", &[]),
-    ("fence", &["pure", "clock", "rng"]),
+    ("fence", &["pure", "clock", "rng", "sql"]),
     ("queue", &["pure"]),
     ("watched", &["pure", "clock"]),
     ("options", &["pure", "watched"]),
@@ -47,7 +48,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("waiter", &["pure", "clock", "rng", "spi"]),
     ("line", &["clock", "rng"]),
     // A guarded transaction says no as a fence does.
-    ("backend", &["pure", "clock", "rng", "spi", "line", "fence::Stale"]),
+    ("backend", &["pure", "clock", "rng", "spi", "line", "sql", "fence::Stale"]),
     ("erased", &["pure", "clock", "spi"]),
     ("status", &["pure", "clock"]),
     ("guard", &["pure", "clock", "status"]),
@@ -319,7 +320,7 @@ pub fn no_driver_is_named(tree: &Tree) -> Vec<Violation> {
 }
 
 /// Functions whose very sense is that the user hands in a client of their own.
-const ON_THE_USERS_CLIENT: &[&str] = &["from_client", "transaction", "enter", "admit"];
+const ON_THE_USERS_CLIENT: &[&str] = &["from_client", "transaction", "enter", "init", "admit", "adopt"];
 
 /// No driver's type stands in a public signature, except where the user hands in a client of their own.
 pub fn no_driver_is_public(tree: &Tree) -> Vec<Violation> {

@@ -12,7 +12,6 @@ use super::{
     error::PgError,
     lease::PostgresLease,
     listen::Ears,
-    names::Names,
     worker::Workers,
 };
 use crate::{
@@ -21,6 +20,7 @@ use crate::{
     line::{Waiters, Yours},
     rng,
     spi::{Acquired, Backend, Break, Inspect, Refusal, Request, not_held},
+    sql::Names,
 };
 
 /// A renewal is given a sixth of its TTL, and this at least.

@@ -8,10 +8,9 @@ use super::{
     answer::{self, Answer, write_identity},
     dial::Parameter,
     error::PgError,
-    names::Names,
     server_clock::ServerClock,
 };
-use crate::{LockName, OwnerId, Ttl, clock::Instant, holder::Identity};
+use crate::{LockName, OwnerId, Ttl, clock::Instant, holder::Identity, sql::Names};
 
 /// What is asked of one name.
 #[derive(Clone, Debug)]
@@ -190,7 +189,7 @@ mod tests {
             [ask("c", What::Release), ask("b", What::Renew { ttl }), ask("a", What::Release)];
         let batch = Batch::of(&asks, 0);
         assert_eq!(
-            batch.statement(&Names::default()),
+            batch.statement(&Names::of("lock")),
             "SELECT 1 AS function, * FROM \"cerrojo\".\"lock_renew\"($1, $2::uuid[], $3) UNION ALL \
              SELECT 2 AS function, * FROM \"cerrojo\".\"lock_release\"($4, $5::uuid[])"
         );

@@ -13,12 +13,14 @@ use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 use super::{
     backend::Postgres,
     error::PgError,
-    names::{Names, quoted_role},
     passfile::{self, Wanted},
     schema,
     tls::{Mode, Tls},
 };
-use crate::{Error, Result};
+use crate::{
+    Error, Result,
+    sql::{Names, quoted_role},
+};
 
 /// Where a socket is looked for when no host is given.
 const SOCKET_FOLDER: &str = "/var/run/postgresql";
@@ -368,8 +370,8 @@ impl Options {
 
     fn names(&mut self) -> std::result::Result<Names, String> {
         let names = match self.take("schema") {
-            Some(schema) => Names::default().with_schema(schema)?,
-            None => Names::default(),
+            Some(schema) => Names::of("lock").with_schema(schema)?,
+            None => Names::of("lock"),
         };
         self.take("table").map_or(Ok(names.clone()), |table| names.with_table(table))
     }

@@ -2,8 +2,8 @@
 
 use tokio_postgres::{Client, types::Type};
 
-use super::{error::PgError, names::Names, schema::VERSION, server_clock::ServerClock};
-use crate::{StoreId, clock::Instant};
+use super::{error::PgError, schema::VERSION, server_clock::ServerClock};
+use crate::{StoreId, clock::Instant, sql::Names};
 
 /// What the server tells of itself.
 #[derive(Clone, Copy, Debug)]

@@ -1,6 +1,6 @@
 //! The tables and functions, made and brought up to date.
 
-use super::names::Names;
+use crate::sql::Names;
 
 /// In the order in which they are applied.
 const FILES: [&str; 10] = [

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tokio_postgres::types::Type;
 
-use super::{config::Config, dial::Wire, error::PgError, names::Names};
-use crate::{clock::Instant, rng};
+use super::{config::Config, dial::Wire, error::PgError};
+use crate::{clock::Instant, rng, sql::Names};
 
 /// How many rows one step looks at.
 const STEP: i64 = 500;

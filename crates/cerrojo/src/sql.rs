@@ -1,43 +1,44 @@
-//! What the tables and functions are called.
+//! What tables and functions in the user's database are called. Pure.
 
-use crate::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, Result};
 
 /// So that the longest name that is made of it fits PostgreSQL's 63 bytes.
 const LEN_MAX: usize = 40;
 
 /// A schema, and the table in it whose name all others begin with.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Names {
+pub(crate) struct Names {
     schema: String,
     table: String,
-}
-
-impl Default for Names {
-    fn default() -> Self {
-        Self { schema: "cerrojo".to_owned(), table: "lock".to_owned() }
-    }
+    /// The table as the files of SQL have it.
+    written: &'static str,
 }
 
 impl Names {
-    pub(super) fn with_schema(self, schema: String) -> Result<Self, String> {
+    /// As they are in the files, where the schema is `cerrojo`.
+    pub(crate) fn of(table: &'static str) -> Self {
+        Self { schema: "cerrojo".to_owned(), table: table.to_owned(), written: table }
+    }
+
+    pub(crate) fn with_schema(self, schema: String) -> Result<Self, String> {
         Ok(Self { schema: checked("schema", schema)?, ..self })
     }
 
-    pub(super) fn with_table(self, table: String) -> Result<Self, String> {
+    pub(crate) fn with_table(self, table: String) -> Result<Self, String> {
         Ok(Self { table: checked("table", table)?, ..self })
     }
 
     /// The text with these names in place of those that the files have.
-    pub(super) fn fill_in(&self, text: &str) -> String {
-        let table = format!("\"{}", self.table);
+    pub(crate) fn fill_in(&self, text: &str) -> String {
+        let (written, table) = (format!("\"{}", self.written), format!("\"{}", self.table));
         // Each once, also where the one is called what the other stands for.
         let parts: Vec<_> =
-            text.split("\"cerrojo\"").map(|part| part.replace("\"lock", &table)).collect();
+            text.split("\"cerrojo\"").map(|part| part.replace(&written, &table)).collect();
         parts.join(&format!("\"{}\"", self.schema))
     }
 
     /// For messages.
-    pub(super) fn shown(&self) -> String {
+    pub(crate) fn shown(&self) -> String {
         format!("{}.{}", self.schema, self.table)
     }
 }
@@ -55,7 +56,7 @@ fn checked(what: &str, name: String) -> Result<String, String> {
 }
 
 /// A role as SQL has it.
-pub(super) fn quoted_role(role: &str) -> Result<String, Error> {
+pub(crate) fn quoted_role(role: &str) -> Result<String> {
     if role.is_empty() || role.contains('\0') {
         return Err(Error::new(ErrorKind::Invalid, "a role's name is not empty"));
     }
@@ -68,12 +69,12 @@ mod tests {
 
     #[test]
     fn names_are_put_in_everywhere() {
-        let names = Names::default().with_schema("app".to_owned()).unwrap();
+        let names = Names::of("lock").with_schema("app".to_owned()).unwrap();
         let names = names.with_table("job".to_owned()).unwrap();
         let text = r#"SELECT "cerrojo"."lock_ask"(l) FROM "cerrojo"."lock" l"#;
         assert_eq!(names.fill_in(text), r#"SELECT "app"."job_ask"(l) FROM "app"."job" l"#);
-        assert_eq!(Names::default().fill_in(text), text);
-        let crossed = Names::default().with_schema("locks".to_owned()).unwrap();
+        assert_eq!(Names::of("lock").fill_in(text), text);
+        let crossed = Names::of("lock").with_schema("locks".to_owned()).unwrap();
         let crossed = crossed.with_table("cerrojo".to_owned()).unwrap();
         assert_eq!(
             crossed.fill_in(text),
@@ -84,7 +85,7 @@ mod tests {
     #[test]
     fn names_that_would_need_care_are_refused() {
         for name in ["", "Lock", "1st", "a-b", "a\"b", "a b", &"a".repeat(41)] {
-            assert!(Names::default().with_table(name.to_owned()).is_err(), "{name}");
+            assert!(Names::of("lock").with_table(name.to_owned()).is_err(), "{name}");
         }
     }
 
