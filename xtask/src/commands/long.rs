@@ -11,6 +11,7 @@ const TARGETS: &[(&str, &str)] = &[
     ("cerrojo", "local_kills"),
     ("cerrojo", "local_power_loss"),
     ("cerrojo", "local_races"),
+    ("cerrojo", "postgres_grants"),
     ("cerrojo", "redis_faults"),
     ("cerrojo", "redlock_faults"),
 ];

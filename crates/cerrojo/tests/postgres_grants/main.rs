@@ -1,0 +1,73 @@
+//! PostgreSQL: who is granted a lock and by which token, with the row held in between, in crowds, over crashes, promotions and restores; and
+//! what making the tables does. One server is shared, with a table for each trial; those that are broken are a trial's own.
+#![cfg(target_os = "linux")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a failed step fails the test"
+)]
+
+mod crowds;
+mod expiry;
+mod foreign;
+mod limits;
+mod session;
+mod site;
+mod tokens;
+mod waiters;
+
+use std::process::ExitCode;
+
+use cerrojo_testbed::need;
+use libtest_mimic::{Arguments, Trial};
+use site::{Shared, trial};
+
+/// Trials by the names of their functions.
+macro_rules! trials {
+    ($shared:expr; $($module:ident :: $name:ident,)*) => {
+        vec![$(trial(stringify!($name), $shared, $module::$name)),*]
+    };
+}
+
+fn all(shared: &Shared) -> Vec<Trial> {
+    trials![shared;
+        waiters::who_queues_while_the_lock_is_released_is_made_the_owner,
+        waiters::who_queues_while_the_lock_is_broken_is_made_the_owner,
+        waiters::who_asks_while_the_lock_is_released_is_not_left_waiting,
+        waiters::who_asks_while_the_lock_is_broken_is_not_left_waiting,
+        waiters::a_release_is_asked_again_until_the_row_is_nobodys,
+        tokens::a_grant_that_met_a_new_row_has_the_greater_token,
+        tokens::a_grant_that_met_a_taken_row_has_the_greater_token,
+        tokens::a_grant_that_met_a_pruned_row_has_the_greater_token,
+        foreign::a_takeover_waits_for_a_guarded_transaction_and_delays_no_other_name,
+        foreign::a_grant_of_a_free_lock_waits_for_a_guarded_transaction_and_delays_no_other_name,
+        foreign::a_hand_over_waits_for_a_guarded_transaction_and_delays_no_other_name,
+        foreign::a_break_waits_for_a_guarded_transaction,
+        foreign::renewals_waiters_and_late_breaks_pass_a_guarded_transaction,
+        foreign::a_row_that_is_being_made_delays_no_other_name,
+        foreign::many_rows_that_are_being_made_delay_no_other_name,
+        foreign::a_busy_lock_is_asked_again_until_the_deadline_and_never_contended,
+        expiry::a_grant_that_had_to_wait_has_its_whole_ttl,
+        expiry::a_grant_in_a_long_transaction_has_its_whole_ttl,
+        expiry::a_renewal_in_a_long_transaction_sets_the_whole_ttl,
+        expiry::a_hand_over_in_a_long_transaction_lasts_two_seconds_from_then,
+        crowds::sixty_four_sessions_on_one_name_whose_connections_are_ended,
+        crowds::names_in_different_orders_while_all_are_broken_and_pruned,
+        limits::a_token_is_the_timeline_times_2_to_the_40_plus_a_count,
+        limits::a_store_without_further_tokens_grants_nothing_and_says_so,
+    ]
+}
+
+fn main() -> ExitCode {
+    let is_ignored = need("postgres").is_ignored();
+    let shared = Shared::default();
+    let trials = all(&shared).into_iter().map(|trial| trial.with_ignored_flag(is_ignored));
+    let trials = trials.collect();
+    let mut arguments = Arguments::from_args();
+    // Most of a trial is waiting.
+    arguments.test_threads = arguments.test_threads.or(Some(6));
+    // The trials hold the server: it ends with the last of them.
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
