@@ -18,19 +18,20 @@ pub(super) enum PgError {
     },
     #[error("no certificate to trust: {0}")]
     Roots(String),
-    #[error("TLS cannot be set up")]
+    #[error("TLS cannot be set up: {0}")]
     Tls(#[source] rustls::Error),
+    // The driver's own chain would say again what `said` has said: it is no source of these.
     #[error("cannot connect{}", said(.0))]
-    Dial(#[source] tokio_postgres::Error),
+    Dial(tokio_postgres::Error),
     #[error("no connection within {0:?}")]
     DialTooSlow(Duration),
     /// One failure of several requests.
     #[error(transparent)]
     Shared(Arc<PgError>),
     #[error("the call failed{}", said(.0))]
-    Call(#[source] tokio_postgres::Error),
+    Call(tokio_postgres::Error),
     #[error("the tables were not made{}", said(.0))]
-    Init(#[source] tokio_postgres::Error),
+    Init(tokio_postgres::Error),
     #[error("the server has closed the connection")]
     Closed,
     #[error("no answer within {0:?}")]
