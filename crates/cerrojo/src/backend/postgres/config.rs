@@ -41,7 +41,8 @@ pub enum Listen {
         /// Its port.
         port: u16,
     },
-    /// Not at all: they poll, each about ten times a second, and all of a process together at most 1,000 times.
+    /// Not at all: they poll, each 10 to 20 times a second; where a process waits for more than 100 names, all of them together 1,000
+    /// to 2,000 times, but each once at least.
     No,
 }
 
