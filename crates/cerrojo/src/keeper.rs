@@ -315,7 +315,7 @@ impl<L: Lease> Keeper<L> {
     async fn watch_over(&mut self, asked: &mut oneshot::Receiver<Farewell>) -> End {
         let mut backoff = Backoff::default();
         let mut next = match self.lease.is_provisional() {
-            true => self.granted_at,
+            true => Instant::now() + SETTLED_AFTER,
             false => self.validity().renew_at(self.options.tick),
         };
         loop {
@@ -508,6 +508,9 @@ async fn renew<L: Lease>(lease: &mut L) -> Event {
         ),
     }
 }
+
+/// When a provisional lease is renewed to its whole TTL: what is given back sooner never needed it.
+const SETTLED_AFTER: Duration = Duration::from_millis(20);
 
 /// The longest pause between failed tries, so that a long lease is not left alone for hours.
 const BACKOFF_MAX: Duration = Duration::from_secs(5);

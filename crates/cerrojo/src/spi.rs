@@ -344,7 +344,7 @@ pub trait Lease: Debug + Send + 'static {
     fn ttl(&self) -> Ttl;
 
     /// Whether the present TTL is a short one, to begin with: a grant that another client's release handed over. The first
-    /// renewal sets the whole, and is sent at once.
+    /// renewal sets the whole, and is sent soon, 20 ms after the guard has been handed out.
     fn is_provisional(&self) -> bool {
         false
     }

@@ -28,7 +28,7 @@ const RENEWAL_LIMIT_MIN: Duration = Duration::from_millis(100);
 /// How long a request that does not wait asks again for a name whose row somebody's transaction holds.
 const BUSY_PATIENCE: Duration = Duration::from_millis(200);
 /// Between two such requests, at first and at most.
-const BUSY_PAUSE: (Duration, Duration) = (Duration::from_micros(500), Duration::from_millis(50));
+const BUSY_PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(100));
 
 /// Locks in one PostgreSQL database. Clones share three connections.
 #[derive(Clone, Debug)]

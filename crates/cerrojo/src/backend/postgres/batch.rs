@@ -1,6 +1,6 @@
 //! Requests that travel together: one statement, one transaction, one commit.
 
-use std::fmt::Write;
+use std::{fmt::Write, time::Duration};
 
 use tokio_postgres::{Row, types::Type};
 
@@ -36,7 +36,19 @@ pub(super) enum What {
 }
 
 /// The functions, in the order in which a statement runs them: what lasts least comes first.
-const FUNCTIONS: [(&str, usize); 3] = [("acquire", 7), ("renew", 3), ("release", 2)];
+const FUNCTIONS: [Function; 3] = [
+    Function { name: "acquire", arrays: 6, numbers: 2 },
+    Function { name: "renew", arrays: 3, numbers: 1 },
+    Function { name: "release", arrays: 2, numbers: 1 },
+];
+
+/// How many arguments one takes: arrays first, then the last so many of the batch's numbers.
+#[derive(Clone, Copy)]
+struct Function {
+    name: &'static str,
+    arrays: usize,
+    numbers: usize,
+}
 
 /// The columns of one function's requests.
 #[derive(Default)]
@@ -68,22 +80,15 @@ impl Columns {
         }
     }
 
-    /// In the order of the function's arguments; it takes the first so many.
-    fn parameters<'a>(
-        &'a self,
-        until_us: &'a i64,
-        number: usize,
-    ) -> impl Iterator<Item = Parameter<'a>> {
-        let all: [Parameter<'_>; 7] = [
+    fn arrays(&self) -> [Parameter<'_>; 6] {
+        [
             (&self.names, Type::TEXT_ARRAY),
             (&self.owners, Type::TEXT_ARRAY),
             (&self.ttls, Type::INT8_ARRAY),
             (&self.identities, Type::TEXT_ARRAY),
             (&self.channels, Type::TEXT_ARRAY),
             (&self.asked, Type::INT8_ARRAY),
-            (until_us, Type::INT8),
-        ];
-        all.into_iter().take(number)
+        ]
     }
 }
 
@@ -91,13 +96,15 @@ impl Columns {
 pub(super) struct Batch {
     columns: [Columns; 3],
     size: usize,
-    /// Until when grants may be made, by the server's clock.
-    until_us: i64,
+    /// Until when grants may be made, by the server's clock, and how long a request that is alone waits for its row.
+    numbers: [i64; 2],
 }
 
 impl Batch {
-    pub(super) fn of(asks: &[Ask], until_us: i64) -> Self {
-        let mut batch = Self { columns: Default::default(), size: asks.len(), until_us };
+    pub(super) fn of(asks: &[Ask], until_us: i64, patience: Duration) -> Self {
+        let patience_ms = i64::try_from(patience.as_millis()).unwrap_or(0);
+        let numbers = [until_us, patience_ms];
+        let mut batch = Self { columns: Default::default(), size: asks.len(), numbers };
         let mut order: Vec<_> = asks.iter().enumerate().collect();
         // All batches go through names in the same order.
         order.sort_by(|(_, a), (_, b)| a.name.cmp(&b.name));
@@ -113,7 +120,7 @@ impl Batch {
         batch
     }
 
-    fn used(&self) -> impl Iterator<Item = (usize, (&'static str, usize), &Columns)> {
+    fn used(&self) -> impl Iterator<Item = (usize, Function, &Columns)> {
         let all = FUNCTIONS.into_iter().zip(&self.columns).enumerate();
         all.filter(|(_, (_, columns))| !columns.places.is_empty()).map(|(at, (f, c))| (at, f, c))
     }
@@ -121,14 +128,12 @@ impl Batch {
     pub(super) fn statement(&self, names: &Names) -> String {
         let mut text = String::new();
         let mut next = 1;
-        for (at, (function, number), _) in self.used() {
+        for (at, Function { name, arrays, numbers }, _) in self.used() {
             let join = if text.is_empty() { "" } else { " UNION ALL " };
             // Writing to a text does not fail.
-            let _ = write!(
-                text,
-                "{join}SELECT {at} AS function, * FROM \"cerrojo\".\"lock_{function}\"("
-            );
-            for argument in 0..number {
+            let _ =
+                write!(text, "{join}SELECT {at} AS function, * FROM \"cerrojo\".\"lock_{name}\"(");
+            for argument in 0..arrays + numbers {
                 let comma = if argument == 0 { "" } else { ", " };
                 // Owners travel as text.
                 let cast = if argument == 1 { "::uuid[]" } else { "" };
@@ -141,9 +146,14 @@ impl Batch {
     }
 
     pub(super) fn parameters(&self) -> Vec<Parameter<'_>> {
-        let used = self.used();
-        used.flat_map(|(_, (_, number), columns)| columns.parameters(&self.until_us, number))
-            .collect()
+        let mut parameters = Vec::new();
+        for (_, Function { arrays, numbers, .. }, columns) in self.used() {
+            parameters.extend(columns.arrays().into_iter().take(arrays));
+            let unused = self.numbers.len().saturating_sub(numbers);
+            let numbers = self.numbers.iter().skip(unused);
+            parameters.extend(numbers.map(|number| -> Parameter<'_> { (number, Type::INT8) }));
+        }
+        parameters
     }
 
     /// What the server's clock showed meanwhile.
@@ -187,13 +197,13 @@ mod tests {
         let ttl = Ttl::secs(1).unwrap();
         let asks =
             [ask("c", What::Release), ask("b", What::Renew { ttl }), ask("a", What::Release)];
-        let batch = Batch::of(&asks, 0);
+        let batch = Batch::of(&asks, 0, Duration::ZERO);
         assert_eq!(
             batch.statement(&Names::of("lock")),
-            "SELECT 1 AS function, * FROM \"cerrojo\".\"lock_renew\"($1, $2::uuid[], $3) UNION ALL \
-             SELECT 2 AS function, * FROM \"cerrojo\".\"lock_release\"($4, $5::uuid[])"
+            "SELECT 1 AS function, * FROM \"cerrojo\".\"lock_renew\"($1, $2::uuid[], $3, $4) UNION ALL \
+             SELECT 2 AS function, * FROM \"cerrojo\".\"lock_release\"($5, $6::uuid[], $7)"
         );
-        assert_eq!(batch.parameters().len(), 5);
+        assert_eq!(batch.parameters().len(), 7);
         assert_eq!(batch.columns[2].names, ["a", "c"]);
         assert_eq!(batch.columns[2].places, [2, 0]);
     }

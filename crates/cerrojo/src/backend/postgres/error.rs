@@ -100,6 +100,15 @@ const NEVER: [SqlState; 12] = [
 const UNKNOWN: [SqlState; 3] =
     [SqlState::ADMIN_SHUTDOWN, SqlState::CRASH_SHUTDOWN, SqlState::TRANSACTION_RESOLUTION_UNKNOWN];
 
+/// After which a connection is greeted anew: a primary that has become a standby, for another one is the primary now; and tables
+/// that were dropped, for those that come after them are another store.
+const ANOTHER: [SqlState; 4] = [
+    SqlState::READ_ONLY_SQL_TRANSACTION,
+    SqlState::UNDEFINED_FUNCTION,
+    SqlState::UNDEFINED_TABLE,
+    SqlState::INVALID_SCHEMA_NAME,
+];
+
 impl PgError {
     /// The error that the user sees, naming the server.
     pub(super) fn at(self, place: &str) -> Error {
@@ -143,14 +152,16 @@ impl PgError {
     /// Whether the connection is as good as before: the server has answered, if by an error.
     pub(super) fn leaves_connection(&self) -> bool {
         match self {
-            Self::Call(error) => {
-                // A primary that has become a standby, or goes away: another one is the primary now.
-                error.code().is_some_and(|code| {
-                    !UNKNOWN.contains(code) && *code != SqlState::READ_ONLY_SQL_TRANSACTION
-                })
-            }
+            Self::Call(error) => error
+                .code()
+                .is_some_and(|code| !UNKNOWN.contains(code) && !ANOTHER.contains(code)),
             _ => false,
         }
+    }
+
+    /// Whether a row was not to be had in time.
+    pub(super) fn is_impatience(&self) -> bool {
+        matches!(self, Self::Call(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE))
     }
 
     pub(super) fn kind(&self) -> ErrorKind {
@@ -233,18 +244,26 @@ fn kind_of_call(error: &tokio_postgres::Error) -> ErrorKind {
 }
 
 fn is_of_io(error: &tokio_postgres::Error) -> bool {
-    let mut source = error.source();
-    while let Some(cause) = source {
-        if let Some(error) = cause.downcast_ref::<io::Error>() {
-            return error.get_ref().is_none_or(|inner| !inner.is::<rustls::Error>());
-        }
-        source = cause.source();
-    }
-    error.is_closed()
+    io_cause(error).map_or_else(|| error.is_closed(), |cause| !is_of_rustls(cause))
 }
 
 fn is_of_tls(error: &tokio_postgres::Error) -> bool {
-    error.to_string().contains("TLS")
+    error.to_string().contains("TLS") || io_cause(error).is_some_and(is_of_rustls)
+}
+
+fn io_cause(error: &tokio_postgres::Error) -> Option<&io::Error> {
+    let mut source = error.source();
+    while let Some(cause) = source {
+        if let Some(error) = cause.downcast_ref() {
+            return Some(error);
+        }
+        source = cause.source();
+    }
+    None
+}
+
+fn is_of_rustls(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>())
 }
 
 fn advice(error: &tokio_postgres::Error) -> &'static str {

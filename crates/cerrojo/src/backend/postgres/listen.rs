@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc, Mutex, PoisonError, Weak,
+        Arc, Weak,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -30,7 +30,7 @@ use crate::{
 const HEARTBEAT: Duration = Duration::from_secs(10);
 /// How long it rests after a failure, at first and at most.
 const REST: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(10));
-/// How long it rests where nothing is heard.
+/// How long it rests where nothing is heard, in the end: a server that was busy is heard when it is asked again.
 const REST_UNHEARD: Duration = Duration::from_secs(60);
 /// How long a waiter that hears nothing leaves between its requests: at least, at most, and for each that waits in this process.
 const POLL: (Duration, Duration, Duration) =
@@ -52,7 +52,7 @@ struct Shared {
     waiters: Arc<Waiters>,
     workers: Weak<Workers>,
     hears: AtomicBool,
-    is_running: Mutex<bool>,
+    is_running: AtomicBool,
     has_warned: AtomicBool,
     ended: CancellationToken,
 }
@@ -67,7 +67,7 @@ impl Ears {
             waiters,
             workers: Arc::downgrade(workers),
             hears: AtomicBool::new(false),
-            is_running: Mutex::default(),
+            is_running: AtomicBool::new(false),
             has_warned: AtomicBool::new(false),
             ended: ended.clone(),
         };
@@ -104,16 +104,15 @@ struct Running(Arc<Shared>);
 
 impl Running {
     fn start(shared: &Arc<Shared>) -> Option<Self> {
-        let mut is_running = shared.is_running.lock().unwrap_or_else(PoisonError::into_inner);
-        let was_running = std::mem::replace(&mut *is_running, true);
-        (!was_running).then(|| Self(Arc::clone(shared)))
+        let is_running = shared.is_running.swap(true, Ordering::AcqRel);
+        (!is_running).then(|| Self(Arc::clone(shared)))
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
         self.0.set(false);
-        *self.0.is_running.lock().unwrap_or_else(PoisonError::into_inner) = false;
+        self.0.is_running.store(false, Ordering::Release);
     }
 }
 
@@ -148,7 +147,7 @@ async fn listen(running: Running) {
             }
             Heard::Nothing(why) => {
                 shared.warn_once(&why);
-                rest = REST_UNHEARD;
+                rest = (rest * 2).clamp(REST.1, REST_UNHEARD);
             }
             Heard::NotConnected(why) => {
                 shared.warn_once(&why);
@@ -167,6 +166,7 @@ enum Heard {
     Until(PgError),
     /// Connected, but deaf: a pooler in transaction mode says OK to LISTEN.
     Nothing(PgError),
+    /// Or there was nobody to say something to ourselves.
     NotConnected(PgError),
 }
 
@@ -181,10 +181,14 @@ async fn listen_once(shared: &Arc<Shared>) -> Heard {
     if let Err(why) = wire.run(end, &format!("LISTEN \"{}\"", shared.channel)).await {
         return Heard::NotConnected(why);
     }
-    if let Err(why) = hello(shared, &mut wire, &greeted).await {
-        return Heard::Nothing(why);
+    match hello(shared, &mut wire, &greeted).await {
+        Ok(()) => shared.set(true),
+        Err(why @ PgError::Deaf(_)) => {
+            unlisten(shared, &mut wire).await;
+            return Heard::Nothing(why);
+        }
+        Err(why) => return Heard::NotConnected(why),
     }
-    shared.set(true);
     loop {
         if let Ok(why) = clock::within(HEARTBEAT, wire.hear()).await {
             return Heard::Until(why);
@@ -194,6 +198,12 @@ async fn listen_once(shared: &Arc<Shared>) -> Heard {
             return Heard::Until(why);
         }
     }
+}
+
+/// A pooler lends the connection that listens to others from now on: most likely once more to us, who asked it last.
+async fn unlisten(shared: &Shared, wire: &mut Wire) {
+    let end = Instant::now() + shared.config.call_limit;
+    drop(wire.run(end, &format!("UNLISTEN \"{}\"", shared.channel)).await);
 }
 
 /// Says something to ourselves by one of the other connections.

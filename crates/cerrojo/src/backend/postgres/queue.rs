@@ -62,20 +62,29 @@ pub(super) enum Value {
 #[derive(Debug)]
 pub(super) enum Job {
     Ask(Ask, Promise<Answer>),
+    /// The same, alone, and waiting for its row.
+    Patient(Ask, Promise<Answer>),
     Query(Query, Promise<Vec<Row>>),
 }
 
 impl Job {
+    fn name(&self) -> Option<&LockName> {
+        match self {
+            Self::Ask(ask, _) | Self::Patient(ask, _) => Some(&ask.name),
+            Self::Query(..) => None,
+        }
+    }
+
     fn is_wanted(&self) -> bool {
         match self {
-            Self::Ask(_, promise) => promise.is_wanted(),
+            Self::Ask(_, promise) | Self::Patient(_, promise) => promise.is_wanted(),
             Self::Query(_, promise) => promise.is_wanted(),
         }
     }
 
     pub(super) fn fail(self, error: PgError) {
         match self {
-            Self::Ask(_, promise) => promise.keep(Err(error)),
+            Self::Ask(_, promise) | Self::Patient(_, promise) => promise.keep(Err(error)),
             Self::Query(_, promise) => promise.keep(Err(error)),
         }
     }
@@ -87,12 +96,24 @@ pub(super) struct Load {
     queue: Arc<Queue>,
     pub(super) jobs: Vec<Job>,
     names: Vec<LockName>,
+    is_patient: bool,
+}
+
+impl Load {
+    fn new(queue: &Arc<Queue>, jobs: Vec<Job>) -> Self {
+        let names = jobs.iter().filter_map(|job| job.name().cloned()).collect();
+        let is_patient = jobs.iter().any(|job| matches!(job, Job::Patient(..)));
+        Self { queue: Arc::clone(queue), jobs, names, is_patient }
+    }
 }
 
 impl Drop for Load {
     fn drop(&mut self) {
         if !self.names.is_empty() {
-            self.queue.state().under_way.retain(|name| !self.names.contains(name));
+            let mut state = self.queue.state();
+            state.under_way.retain(|name| !self.names.contains(name));
+            state.has_patient &= !self.is_patient;
+            drop(state);
             self.queue.arrived.notify_last();
         }
     }
@@ -110,11 +131,55 @@ struct State {
     waiting: VecDeque<Job>,
     /// Names about which a request is under way: those of one lease keep their order.
     under_way: HashSet<LockName>,
+    /// Whether one of the connections waits for a row: the others are for those who do not.
+    has_patient: bool,
+}
+
+impl State {
+    /// One at a time.
+    fn take_patient(&mut self) -> Option<Job> {
+        if self.has_patient {
+            return None;
+        }
+        let can_go = |job: &Job| match job {
+            Job::Patient(ask, _) => !self.under_way.contains(&ask.name),
+            _ => false,
+        };
+        let at = self.waiting.iter().position(can_go)?;
+        let job = self.waiting.remove(at)?;
+        self.under_way.extend(job.name().cloned());
+        self.has_patient = true;
+        Some(job)
+    }
+
+    fn take_others(&mut self) -> Vec<Job> {
+        let (mut taken, mut left) = (Vec::new(), VecDeque::new());
+        while let Some(job) = self.waiting.pop_front() {
+            match &job {
+                Job::Query(..) if taken.is_empty() => {
+                    taken.push(job);
+                    break;
+                }
+                Job::Ask(ask, _) if self.under_way.insert(ask.name.clone()) => taken.push(job),
+                _ => left.push_back(job),
+            }
+            if taken.len() == ROWS_MAX {
+                break;
+            }
+        }
+        left.append(&mut self.waiting);
+        self.waiting = left;
+        taken
+    }
 }
 
 impl Queue {
     pub(super) async fn ask(&self, ask: Ask, until: Instant) -> Result<Answer, PgError> {
         self.submit(|promise| Job::Ask(ask, promise), until).await
+    }
+
+    pub(super) async fn ask_patiently(&self, ask: Ask, until: Instant) -> Result<Answer, PgError> {
+        self.submit(|promise| Job::Patient(ask, promise), until).await
     }
 
     pub(super) async fn query(&self, query: Query, until: Instant) -> Result<Vec<Row>, PgError> {
@@ -160,36 +225,17 @@ impl Queue {
 
     pub(super) fn take_now(self: &Arc<Self>) -> Option<Load> {
         let mut state = self.state();
-        let mut load = Load { queue: Arc::clone(self), jobs: Vec::new(), names: Vec::new() };
-        let mut left = VecDeque::new();
-        while let Some(job) = state.waiting.pop_front() {
-            match job {
-                job if !job.is_wanted() => {}
-                Job::Query(..) if load.jobs.is_empty() => {
-                    load.jobs.push(job);
-                    break;
-                }
-                Job::Ask(ref ask, _) if state.under_way.insert(ask.name.clone()) => {
-                    load.names.push(ask.name.clone());
-                    load.jobs.push(job);
-                    if load.jobs.len() == ROWS_MAX {
-                        break;
-                    }
-                }
-                job => left.push_back(job),
-            }
-        }
-        left.append(&mut state.waiting);
-        state.waiting = left;
+        state.waiting.retain(Job::is_wanted);
+        let taken = state.take_patient().map_or_else(|| state.take_others(), |job| vec![job]);
         let more = !state.waiting.is_empty();
         drop(state);
-        if load.jobs.is_empty() {
+        if taken.is_empty() {
             return None;
         }
         if more {
             self.arrived.notify_last();
         }
-        Some(load)
+        Some(Load::new(self, taken))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -2,8 +2,8 @@
 
 use std::{
     sync::{
-        Arc, Mutex, OnceLock, PoisonError,
-        atomic::{AtomicUsize, Ordering},
+        Arc, OnceLock,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -28,6 +28,8 @@ use crate::{
 
 /// While one has a batch under way, the other collects the next.
 const WORKERS: usize = 2;
+/// How long a request that is alone waits for its row: a few commits of others.
+const PATIENCE: Duration = Duration::from_millis(50);
 /// How long nobody dials after it has failed, at first and at most.
 const REST: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
@@ -43,8 +45,8 @@ struct Shared {
     config: Config,
     queue: Arc<Queue>,
     store: OnceLock<StoreId>,
-    /// How many of the tasks there are: those of a runtime that has ended are gone.
-    tasks: [Mutex<bool>; WORKERS],
+    /// Which of the tasks there are: those of a runtime that has ended are gone.
+    tasks: [AtomicBool; WORKERS],
     connected: AtomicUsize,
     ended: CancellationToken,
 }
@@ -74,9 +76,14 @@ impl Workers {
         Self { shared: Arc::new(shared), _ends: ended.drop_guard() }
     }
 
+    /// Within the limit. A name whose row somebody's transaction holds is waited for a little, alone, and is busy then.
     pub(super) async fn ask(&self, ask: Ask, limit: Duration) -> Result<Answer, PgError> {
         self.start();
-        self.shared.queue.ask(ask, Instant::now() + limit).await
+        let until = Instant::now() + limit;
+        match self.shared.queue.ask(ask.clone(), until).await? {
+            Answer::Busy => self.shared.queue.ask_patiently(ask, until).await,
+            answer => Ok(answer),
+        }
     }
 
     pub(super) async fn query(
@@ -121,22 +128,16 @@ struct Running {
 impl Running {
     /// None when there is one already.
     fn start(shared: &Arc<Shared>, number: usize) -> Option<Self> {
-        let is_running = Self::set(shared, number, true);
+        let is_running = shared.tasks.get(number)?.swap(true, Ordering::AcqRel);
         (!is_running).then(|| Self { shared: Arc::clone(shared), number })
-    }
-
-    fn set(shared: &Shared, number: usize, is_running: bool) -> bool {
-        let Some(task) = shared.tasks.get(number) else {
-            return true;
-        };
-        let mut task = task.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::replace(&mut *task, is_running)
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        Self::set(&self.shared, self.number, false);
+        if let Some(task) = self.shared.tasks.get(self.number) {
+            task.store(false, Ordering::Release);
+        }
     }
 }
 
@@ -236,18 +237,22 @@ impl Worker {
 
     async fn serve(&mut self, mut load: Load) {
         let Some(connected) = &mut self.connected else { return };
-        let mut asks = Vec::new();
+        let (mut asks, mut patience) = (Vec::new(), Duration::ZERO);
         let mut is_fine = true;
         for job in std::mem::take(&mut load.jobs) {
             match job {
                 Job::Ask(ask, promise) => asks.push((ask, promise)),
+                Job::Patient(ask, promise) => {
+                    asks.push((ask, promise));
+                    patience = PATIENCE;
+                }
                 Job::Query(query, promise) => {
                     is_fine = query_for(&mut connected.wire, &query, promise).await;
                 }
             }
         }
         if !asks.is_empty() {
-            is_fine = ask_for(connected, asks).await;
+            is_fine = ask_for(connected, asks, patience).await;
         }
         drop(load);
         if let (true, Some(sweep)) = (is_fine, &mut self.sweep) {
@@ -279,19 +284,26 @@ async fn query_for(wire: &mut Wire, query: &Query, promise: Promise<Vec<Row>>) -
     is_fine
 }
 
-async fn ask_for(connected: &mut Connected, asks: Vec<(Ask, Promise<Answer>)>) -> bool {
+async fn ask_for(
+    connected: &mut Connected,
+    asks: Vec<(Ask, Promise<Answer>)>,
+    patience: Duration,
+) -> bool {
     let (asks, promises): (Vec<_>, Vec<_>) = asks.into_iter().unzip();
     promises.iter().for_each(Promise::note_sent);
     // Nobody's request is late because of a neighbour's: the connection is given up at the first limit.
     let until = promises.iter().map(|promise| promise.until).min();
     let until = until.unwrap_or_else(Instant::now);
-    let batch = Batch::of(&asks, connected.clock.at(until));
+    let batch = Batch::of(&asks, connected.clock.at(until), patience);
     let statement = batch.statement(&connected.shared.config.names);
     let rows = connected.wire.query(until, &statement, &batch.parameters()).await;
     if let Ok(rows) = &rows {
         connected.clock = Batch::clock(rows, Instant::now()).unwrap_or(connected.clock);
     }
-    let answers = rows.and_then(|rows| batch.answers(&rows));
+    let answers = match rows {
+        Err(error) if error.is_impatience() => Ok(vec![Answer::Busy; asks.len()]),
+        rows => rows.and_then(|rows| batch.answers(&rows)),
+    };
     let is_fine = answers.as_ref().map_or_else(PgError::leaves_connection, |_| true);
     answer_all(promises, answers);
     is_fine

@@ -231,15 +231,25 @@ fn backoff_grows_from_a_thirtieth_to_a_sixth_and_never_beyond_five_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_provisional_grant_is_handed_out_and_renewed_at_once() {
+async fn a_provisional_grant_is_handed_out_at_once_and_renewed_soon() {
     let script = Script::handing_over();
     let start = Instant::now();
     let (guard, _keeper) = script.hold().await;
-    clock::sleep(TIMER).await;
+    assert_eq!(script.count(Call::Renew), 0);
+    clock::sleep(millis(20) + TIMER).await;
     assert_eq!(script.count(Call::Renew), 1);
     assert!(guard.valid_until().unwrap() >= start + VALIDITY);
     clock::sleep(secs(9)).await;
     assert_eq!(script.count(Call::Renew), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provisional_grant_that_is_given_back_soon_is_never_renewed() {
+    let script = Script::handing_over();
+    let (guard, _keeper) = script.hold().await;
+    clock::sleep(millis(5)).await;
+    guard.release().await.unwrap();
+    assert_eq!((script.count(Call::Renew), script.count(Call::Release)), (0, 1));
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,9 +4,9 @@
 -- polls; else it waits, and is told there. `asked` is the asker's own time. `until_us`: when the server's clock shows more than that many
 -- microseconds since the epoch, the asker has given up, and nothing is done: every outcome is then `late`. `patience_ms`: see lock_begin.
 
--- One name that was not simply free. A row that somebody else is making is waited for for `patience_ms`.
+-- One name that was not simply free. A row that somebody else is making is waited for for `making_ms`.
 CREATE OR REPLACE FUNCTION "cerrojo"."lock_ask"(
-    of_name text, by_owner uuid, for_ms bigint, as_identity text, on_channel text, at_asked bigint, patience_ms text
+    of_name text, by_owner uuid, for_ms bigint, as_identity text, on_channel text, at_asked bigint, making_ms text
 ) RETURNS "cerrojo"."lock_answer"
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
@@ -23,7 +23,7 @@ BEGIN
     is_new := NOT FOUND;
     IF is_new THEN
         -- Free at first, and granted below: a token taken here would have been taken before the row was locked.
-        ignored := set_config('lock_timeout', patience_ms, true);
+        ignored := set_config('lock_timeout', making_ms, true);
         BEGIN
             INSERT INTO "cerrojo"."lock" (name) VALUES (of_name) ON CONFLICT DO NOTHING;
         EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
@@ -89,7 +89,7 @@ DECLARE
     free text[];
     answer "cerrojo"."lock_answer";
     is_lasting boolean;
-    patience_ms text := '50';
+    making_ms text := '50';
     ask record;
     ignored text;
 BEGIN
@@ -124,10 +124,10 @@ BEGIN
         WHERE requests IS NULL OR r.request <> ALL (requests) ORDER BY r.name
     LOOP
         answer := "cerrojo"."lock_ask"(
-            ask.name, ask.owner, ask.ttl_ms, ask.identity, ask.channel, ask.asked, patience_ms);
+            ask.name, ask.owner, ask.ttl_ms, ask.identity, ask.channel, ask.asked, making_ms);
         -- Once for all that are being made: the other names of the batch are not delayed.
         IF answer.outcome = 'busy' THEN
-            patience_ms := '1';
+            making_ms := '1';
         END IF;
         requests := requests || ask.request;
         outcomes := outcomes || answer.outcome;

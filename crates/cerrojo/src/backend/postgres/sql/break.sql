@@ -7,7 +7,7 @@ DECLARE
     held "cerrojo"."lock";
     answer "cerrojo"."lock_answer";
 BEGIN
-    PERFORM "cerrojo"."lock_begin"();
+    PERFORM "cerrojo"."lock_begin"(NULL, 0);
     IF NOT EXISTS (
         SELECT FROM "cerrojo"."lock" l
         WHERE l.name = of_name AND l.owner IS NOT NULL AND l.expires_at > clock_timestamp()) THEN

@@ -1,7 +1,10 @@
 -- What several operations do, and the line of those who wait. For the other functions alone: whoever calls these has locked the name's row.
 
 -- What every operation does first. Answers what the clock shows, in microseconds since the epoch.
-CREATE OR REPLACE FUNCTION "cerrojo"."lock_begin"() RETURNS bigint
+--
+-- A batch never waits for a row. One request alone, which was told before that its name is busy, may wait a little for its turn: as long as
+-- `patience_ms`, and then it fails. It waits for those who change the row, not for guarded transactions.
+CREATE OR REPLACE FUNCTION "cerrojo"."lock_begin"(of_name text, patience_ms bigint) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -15,6 +18,10 @@ BEGIN
     -- A grant that a crash could take back would be granted, with its token, to somebody else as well.
     IF current_setting('synchronous_commit') NOT IN ('on', 'remote_apply') THEN
         ignored := set_config('synchronous_commit', 'on', true);
+    END IF;
+    IF patience_ms > 0 THEN
+        ignored := set_config('lock_timeout', patience_ms::text, true);
+        PERFORM FROM "cerrojo"."lock" l WHERE l.name = of_name FOR NO KEY UPDATE;
     END IF;
     -- Nobody waits for the answer of a statement that has waited longer.
     ignored := set_config('lock_timeout', '1000', true);

@@ -8,7 +8,7 @@ AS $$
 DECLARE
     free text[];
 BEGIN
-    PERFORM "cerrojo"."lock_begin"();
+    PERFORM "cerrojo"."lock_begin"(NULL, 0);
     SELECT count(*), max(s.name) INTO seen, last FROM (
         SELECT l.name FROM "cerrojo"."lock" l WHERE l.name > after ORDER BY l.name LIMIT number) AS s;
     free := ARRAY(

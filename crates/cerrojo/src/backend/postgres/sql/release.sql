@@ -26,7 +26,7 @@ END
 $$;
 
 CREATE OR REPLACE FUNCTION "cerrojo"."lock_release"(
-    names text[], owners uuid[], OUT requests bigint[], OUT outcomes text[], OUT tokens bigint[], OUT held text[], OUT clock_us bigint
+    names text[], owners uuid[], patience_ms bigint, OUT requests bigint[], OUT outcomes text[], OUT tokens bigint[], OUT held text[], OUT clock_us bigint
 )
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
     SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -36,7 +36,7 @@ DECLARE
     outcome text;
     ask record;
 BEGIN
-    clock_us := "cerrojo"."lock_begin"();
+    clock_us := "cerrojo"."lock_begin"(names[1], patience_ms);
     own := ARRAY(
         SELECT r.request FROM unnest(names, owners) WITH ORDINALITY AS r (name, owner, request)
         JOIN "cerrojo"."lock" l ON l.name = r.name

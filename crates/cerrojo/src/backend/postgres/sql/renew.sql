@@ -1,6 +1,6 @@
 -- Sets the TTL anew of what the owners hold. Never creates, and changes no key column: guarded transactions are in nobody's way here.
 CREATE OR REPLACE FUNCTION "cerrojo"."lock_renew"(
-    names text[], owners uuid[], ttls_ms bigint[], OUT requests bigint[], OUT outcomes text[], OUT tokens bigint[], OUT held text[], OUT clock_us bigint
+    names text[], owners uuid[], ttls_ms bigint[], patience_ms bigint, OUT requests bigint[], OUT outcomes text[], OUT tokens bigint[], OUT held text[], OUT clock_us bigint
 )
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
     SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -9,7 +9,7 @@ DECLARE
     own bigint[];
     ask record;
 BEGIN
-    clock_us := "cerrojo"."lock_begin"();
+    clock_us := "cerrojo"."lock_begin"(names[1], patience_ms);
     own := ARRAY(
         SELECT r.request FROM unnest(names, owners) WITH ORDINALITY AS r (name, owner, request)
         JOIN "cerrojo"."lock" l ON l.name = r.name
