@@ -2,10 +2,11 @@
 //!
 //! | | for | backends | guard | two holders at once? |
 //! |---|---|---|---|---|
-//! | **fenced** | correctness: a double run corrupts data | [`memory`], `local` | [`FencedGuard`], with a [`FencingToken`] | the resource refuses the older one |
-//! | **approximate** | efficiency: a double run costs money | none yet | [`ApproximateGuard`] | rare, but possible |
+//! | **fenced** | correctness: a double run corrupts data | [`memory`], `local`, `postgres` | [`FencedGuard`], with a [`FencingToken`] | the resource refuses the older one |
+//! | **approximate** | efficiency: a double run costs money | `redis`, `redlock` | [`ApproximateGuard`] | rare, but possible |
 //!
-//! Code that needs a token does not compile against an approximate lock.
+//! Code that needs a token does not compile against an approximate lock. Each backend but `memory` is behind the feature of its name; `redlock`
+//! comes with `redis`.
 //!
 //! ```no_run
 //! # #[cfg(all(feature = "local", target_os = "linux"))]

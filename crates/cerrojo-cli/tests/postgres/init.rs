@@ -28,6 +28,8 @@ fn missing_tables_are_told_and_made_by_init(servers: &Servers) {
         let run = site.world.run(arguments);
         run.assert_code(69);
         assert!(run.stderr.contains("`cerrojo store init`"), "{run:?}");
+        assert_eq!(run.stderr.matches("does not exist").count(), 1, "said once: {run:?}");
+        assert_eq!(run.stderr.lines().count(), 1, "{run:?}");
     }
     let made = json(&site.owner().run(&["store", "init", "--grant", CLIENT, "--json"]));
     assert_eq!(made["tables"], true);
