@@ -150,7 +150,7 @@ async fn one_cycle(locks: &Locks) -> Outcome {
 
 fn even() -> Outcome {
     for (nodes, is_warned) in [(3, false), (4, true)] {
-        let heard = warnings(|| async {
+        let heard = warnings(|_| async {
             let fleet = Fleet::start(nodes)?;
             one_cycle(&fleet.locks().await?).await
         })?;
@@ -160,7 +160,7 @@ fn even() -> Outcome {
 }
 
 fn clocks_apart() -> Outcome {
-    let heard = warnings(|| async {
+    let heard = warnings(|_| async {
         let fleet = Fleet::of(3, &RedisServer::builder().clock_skew())?;
         fleet.nodes[1].server.set_clock_nanos(1_000_000_000)?;
         works(&fleet.locks().await?, "a").await
@@ -174,7 +174,7 @@ fn clocks_apart() -> Outcome {
 
 /// What is certain is bounded by the round trip.
 fn clocks_together() -> Outcome {
-    let heard = warnings(|| async {
+    let heard = warnings(|_| async {
         let fleet = Fleet::start(3)?;
         fleet.nodes[0].proxy.delay(Direction::ToClient, millis(100))?;
         fleet.nodes[1].proxy.delay(Direction::ToServer, millis(100))?;

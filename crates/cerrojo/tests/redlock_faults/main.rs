@@ -29,6 +29,7 @@ fn main() -> ExitCode {
     if let Some(code) = child::main() {
         return code;
     }
+    heard::prepare();
     let themes = [
         connecting::trials(),
         grace::trials(),

@@ -16,7 +16,7 @@ use tracing::{
 use crate::site::{Outcome, bounded};
 
 /// Writes warnings down.
-struct Clerk(Arc<Mutex<String>>);
+struct Clerk(Heard);
 
 /// One event as text.
 struct Line<'a>(&'a mut String);
@@ -49,14 +49,24 @@ impl Subscriber for Clerk {
     fn exit(&self, _: &Id) {}
 }
 
-/// The warnings while `work` runs, with all of its tasks on this thread.
+/// Has all that is said reach those who write it down: what is said first where nobody listens may be left out from then on.
+pub(crate) fn prepare() {
+    drop(tracing::subscriber::set_global_default(Clerk(Arc::default())));
+}
+
+/// What was said so far.
+pub(crate) type Heard = Arc<Mutex<String>>;
+
+/// The warnings while `work` runs, with all of its tasks on this thread; it can read along.
 pub(crate) fn warnings<F: Future<Output = Outcome>>(
-    work: impl FnOnce() -> F,
+    work: impl FnOnce(Heard) -> F,
 ) -> Result<String, Failed> {
-    let heard = Arc::new(Mutex::new(String::new()));
+    let heard = Heard::default();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let clerk = Clerk(Arc::clone(&heard));
-    tracing::subscriber::with_default(clerk, || runtime.block_on(bounded(work())))?;
+    tracing::subscriber::with_default(clerk, || {
+        runtime.block_on(bounded(work(Arc::clone(&heard))))
+    })?;
     let heard = heard.lock().unwrap().clone();
     Ok(heard)
 }
