@@ -152,9 +152,9 @@ impl PgError {
     /// Whether the connection is as good as before: the server has answered, if by an error.
     pub(super) fn leaves_connection(&self) -> bool {
         match self {
-            Self::Call(error) => error
-                .code()
-                .is_some_and(|code| !UNKNOWN.contains(code) && !ANOTHER.contains(code)),
+            Self::Call(error) => {
+                error.code().is_some_and(|code| !UNKNOWN.contains(code) && !ANOTHER.contains(code))
+            }
             _ => false,
         }
     }
@@ -200,6 +200,7 @@ impl PgError {
             Self::Init(error) if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => {
                 "; that is for a role with CREATE on the database, or for the one that owns the schema and what is in it"
             }
+            Self::Dial(error) if is_of_another_kind(error) => "; is it a PostgreSQL server?",
             Self::Dial(error) | Self::Call(error) | Self::Init(error) => advice(error),
             _ => "",
         }
@@ -249,6 +250,14 @@ fn is_of_io(error: &tokio_postgres::Error) -> bool {
 
 fn is_of_tls(error: &tokio_postgres::Error) -> bool {
     error.to_string().contains("TLS") || io_cause(error).is_some_and(is_of_rustls)
+}
+
+/// What is said there is not to be understood.
+fn is_of_another_kind(error: &tokio_postgres::Error) -> bool {
+    use io::ErrorKind::{InvalidData, InvalidInput, Other};
+    io_cause(error).is_some_and(|cause| {
+        matches!(cause.kind(), InvalidData | InvalidInput | Other) && !is_of_rustls(cause)
+    })
 }
 
 fn io_cause(error: &tokio_postgres::Error) -> Option<&io::Error> {
