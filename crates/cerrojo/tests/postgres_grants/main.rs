@@ -9,10 +9,13 @@
     reason = "a failed step fails the test"
 )]
 
+mod crash;
 mod crowds;
 mod expiry;
 mod foreign;
+mod init;
 mod limits;
+mod rights;
 mod session;
 mod site;
 mod tokens;
@@ -55,6 +58,15 @@ fn all(shared: &Shared) -> Vec<Trial> {
         expiry::a_hand_over_in_a_long_transaction_lasts_two_seconds_from_then,
         crowds::sixty_four_sessions_on_one_name_whose_connections_are_ended,
         crowds::names_in_different_orders_while_all_are_broken_and_pruned,
+        crash::a_server_killed_amid_grants_forgets_none_and_repeats_no_token,
+        crash::a_role_with_another_isolation_level_is_told_which_the_locks_need,
+        init::sixteen_at_once_make_one_store,
+        init::init_while_locks_are_in_use_changes_nothing_and_interrupts_nobody,
+        init::a_newer_schema_is_refused_and_left_alone,
+        init::the_files_applied_one_by_one_make_the_same_as_init,
+        rights::a_role_that_init_names_can_do_all_that_locks_can,
+        rights::a_role_that_init_names_can_touch_nothing_but_by_what_users_call,
+        rights::a_role_that_init_does_not_name_is_told_what_to_do,
         limits::a_token_is_the_timeline_times_2_to_the_40_plus_a_count,
         limits::a_store_without_further_tokens_grants_nothing_and_says_so,
     ]

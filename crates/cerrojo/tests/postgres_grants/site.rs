@@ -23,6 +23,8 @@ const TRIAL_LIMIT: Duration = Duration::from_secs(300);
 /// The role that uses the locks: it has no rights but those that `init` gives it.
 pub(crate) const ROLE: &str = "client";
 
+pub(crate) const TRUST: &str = "host all all 127.0.0.1/32 trust";
+
 /// The server of all trials that do not break theirs: started by the first of them, ended with the last.
 #[derive(Clone, Default)]
 pub(crate) struct Shared(Arc<Mutex<Option<Arc<PostgresServer>>>>);
@@ -57,10 +59,9 @@ where
     })
 }
 
-/// Takes many connections, and asks [`ROLE`] for no password: that would cost more than all that a trial does.
+/// Takes many connections, and asks nobody for a password: that would cost more than all that a trial does.
 pub(crate) fn fast() -> PostgresBuilder {
-    let trust = format!("host all {ROLE} 127.0.0.1/32 trust");
-    PostgresServer::builder().fast().option("max_connections", "400").hba(&trust)
+    PostgresServer::builder().fast().option("max_connections", "400").hba(TRUST)
 }
 
 /// A server that knows [`ROLE`].
@@ -109,9 +110,9 @@ impl Site {
     /// A new table.
     pub(crate) fn on(server: Arc<PostgresServer>) -> Outcome<Self> {
         let table = format!("t{}", &OwnerId::random().to_hex()[..12]);
-        let builder = Postgres::builder("postgres://ignored").table(&table).grant_to(ROLE);
-        server.superuser_sql(&builder.init_sql()?)?;
-        Ok(Self { server, table })
+        let site = Self { server, table };
+        site.grant_to(ROLE)?;
+        Ok(site)
     }
 
     pub(crate) fn url(&self) -> String {
@@ -122,6 +123,19 @@ impl Site {
         let (server, table) = (self.server.url(role, "app"), &self.table);
         // So that a trial ends its own connections alone.
         format!("{server}?sslmode=disable&application_name={table}&table={table}")
+    }
+
+    /// One more role, which may do nothing yet.
+    pub(crate) fn new_role(&self) -> Outcome<String> {
+        let role = format!("r{}", &OwnerId::random().to_hex()[..12]);
+        self.server.create_role(&role, "")?;
+        Ok(role)
+    }
+
+    /// As an administrator would: by psql.
+    pub(crate) fn grant_to(&self, role: &str) -> Outcome {
+        let builder = Postgres::builder("postgres://ignored").table(&self.table).grant_to(role);
+        Ok(self.server.superuser_sql(&builder.init_sql()?).map(drop)?)
     }
 
     /// For the driver alone.
