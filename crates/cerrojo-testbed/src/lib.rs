@@ -9,7 +9,7 @@
 //! | [`RedisServer`] | a private `redis-server`: frozen, killed, restarted with and without its data, replicated |
 //! | [`Sentinels`] | a master and a replica of that kind, and three sentinels |
 //! | [`RedisCluster`] | three masters of that kind that share the slots |
-//! | [`PostgresServer`] | a private PostgreSQL: frozen, killed, restarted, replicated and promoted, with TLS or a wrong clock |
+//! | [`PostgresServer`] | a private PostgreSQL: frozen, killed, restarted, replicated, promoted and restored, with TLS or a wrong clock |
 //! | [`PgBouncer`] | a pool of connections in front of it |
 //! | [`Certificates`] | a throw-away authority, a server's and a client's certificate |
 //! | [`Proxy`] | a TCP proxy in front of a server: delays, holds, drops, cuts, resets, refuses, while it runs |
@@ -34,7 +34,7 @@ pub use certificates::Certificates;
 pub use disk::Disk;
 pub use need::{Need, need};
 pub use port::Port;
-pub use postgres::{PgBouncer, PgBouncerBuilder, PostgresBuilder, PostgresServer};
+pub use postgres::{PgBouncer, PgBouncerBuilder, PostgresBackup, PostgresBuilder, PostgresServer};
 pub use process::Process;
 pub use proxy::{Bytes, Counts, Direction, Proxy};
 pub use redis::{RedisBuilder, RedisClient, RedisCluster, RedisServer, Reply, Sentinels};

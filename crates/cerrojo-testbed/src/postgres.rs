@@ -1,6 +1,7 @@
 //! Private PostgreSQL servers, and PgBouncer in front of them.
 
 mod account;
+mod backup;
 mod bouncer;
 mod builder;
 mod medium;
@@ -9,6 +10,7 @@ mod psql;
 mod server;
 mod template;
 
+pub use backup::PostgresBackup;
 pub use bouncer::{PgBouncer, PgBouncerBuilder};
 pub use builder::PostgresBuilder;
 pub use server::PostgresServer;

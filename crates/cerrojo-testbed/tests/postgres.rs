@@ -38,6 +38,7 @@ fn main() -> ExitCode {
         trial("a_server_that_ended_by_itself_is_not_running_and_can_be_restarted", ended),
         trial("backends_are_terminated_by_a_condition", terminated),
         trial("a_standby_follows_until_it_is_promoted_to_a_later_timeline", standby),
+        trial("a_backup_is_restored_to_a_point_in_time_on_a_later_timeline", restored),
         trial("tls_is_demanded_and_trusts_by_the_authority", tls),
         trial("mutual_tls_demands_a_certificate_in_the_name_of_the_role", mutual_tls),
         trial("the_servers_time_jumps_both_ways_while_it_runs", clock),
@@ -264,6 +265,21 @@ fn standby() -> Result<(), Failed> {
     assert_eq!(standby.superuser_sql("SELECT count(*) FROM steps")?, "6");
     assert!(timeline(&standby)? > before);
     standby.promote().unwrap_err();
+    Ok(())
+}
+
+fn restored() -> Result<(), Failed> {
+    let server = PostgresServer::builder().fast().start()?;
+    server.superuser_sql("CREATE TABLE steps (a int)")?;
+    let backup = server.back_up()?;
+    server.superuser_sql("INSERT INTO steps VALUES (1); SELECT pg_create_restore_point('one')")?;
+    server.superuser_sql("INSERT INTO steps VALUES (2)")?;
+    let before = timeline(&server)?;
+    server.stop()?;
+    let restored = PostgresServer::builder().fast().restored(&backup, "one").start()?;
+    assert_eq!(restored.superuser_sql("SELECT max(a) FROM steps")?, "1");
+    restored.superuser_sql("INSERT INTO steps VALUES (3); CHECKPOINT")?;
+    assert!(timeline(&restored)? > before);
     Ok(())
 }
 

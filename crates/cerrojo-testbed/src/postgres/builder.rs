@@ -6,8 +6,11 @@ use std::{
 };
 
 use super::{
-    PostgresServer, TESTBED, account, medium::Medium, server::Place, template::Template,
-    template::run,
+    PostgresBackup, PostgresServer, TESTBED, account,
+    backup::{Primary, Restore},
+    medium::Medium,
+    server::Place,
+    template::Template,
 };
 use crate::{Certificates, ClockSkew, Disk, Port};
 
@@ -41,16 +44,17 @@ pub struct PostgresBuilder {
     proof: Proof,
     medium: Medium,
     disk: Option<PathBuf>,
-    primary: Option<Primary>,
+    origin: Origin,
     has_clock_skew: bool,
 }
 
-/// Where the testbed reaches a primary.
-#[derive(Clone, Debug)]
-struct Primary {
-    socket_dir: PathBuf,
-    port: u16,
-    password: String,
+/// Where its files come from.
+#[derive(Clone, Debug, Default)]
+enum Origin {
+    #[default]
+    Template,
+    Primary(Primary),
+    Backup(Restore),
 }
 
 impl PostgresBuilder {
@@ -113,9 +117,18 @@ impl PostgresBuilder {
     /// smaller than that of `primary`, which must run when it is started.
     #[must_use]
     pub fn standby_of(mut self, primary: &PostgresServer) -> Self {
-        let (socket_dir, port) = (primary.socket_dir().to_owned(), primary.port());
-        let password = primary.password().to_owned();
-        self.primary = Some(Primary { socket_dir, port, password });
+        self.origin = Origin::Primary(Primary::of(primary));
+        self
+    }
+
+    /// Makes it what the server of `backup` was at `point`, which is a name that was given to
+    /// `pg_create_restore_point` after the backup; from there on it is a primary on a timeline of its own. The server need not run when it is
+    /// started, but its WAL is read from its own folder, so it must not have been dropped.
+    #[must_use]
+    pub fn restored(mut self, backup: &PostgresBackup, point: &str) -> Self {
+        let restore = backup.up_to(point);
+        self.options.extend(restore.options());
+        self.origin = Origin::Backup(restore);
         self
     }
 
@@ -130,14 +143,19 @@ impl PostgresBuilder {
         let (folder, port) = (template.server_folder()?, Port::reserve()?);
         let data =
             self.disk.as_deref().unwrap_or(folder.path()).join(format!("data-{}", port.number()));
-        let password = match &self.primary {
-            None => template.copy(&data)?,
-            Some(primary) => primary.copy(&data)?,
+        let password = match &self.origin {
+            Origin::Template => template.copy(&data)?,
+            Origin::Primary(primary) => primary.copy(&data)?,
+            Origin::Backup(restore) => restore.copy(&data)?,
         };
         self.configure(folder.path(), &data, port.number())?;
         let clock = self.has_clock_skew.then(ClockSkew::new).transpose()?;
         let place = Place { folder, data, port };
-        PostgresServer::new(place, password.to_owned(), clock)?.started()
+        let server = PostgresServer::new(place, password.to_owned(), clock)?.started()?;
+        if matches!(self.origin, Origin::Backup(_)) {
+            server.await_writes()?;
+        }
+        Ok(server)
     }
 
     fn configure(&self, folder: &Path, data: &Path, port: u16) -> io::Result<()> {
@@ -179,17 +197,6 @@ impl PostgresBuilder {
         let all =
             [first.as_str()].into_iter().chain(rules).chain(["local all all scram-sha-256", host]);
         all.map(|rule| format!("{rule}\n")).collect()
-    }
-}
-
-impl Primary {
-    /// Copies it to `data`, with a note of whose standby that is; its password.
-    fn copy(&self, data: &Path) -> io::Result<&str> {
-        let mut backup = account::command(&account::program("pg_basebackup")?)?;
-        backup.arg("--pgdata").arg(data).arg("--host").arg(&self.socket_dir);
-        backup.args(["--port", &self.port.to_string(), "--username", TESTBED, "--no-password"]);
-        run(backup.args(["--write-recovery-conf", "--checkpoint=fast", "--no-sync"]))?;
-        Ok(&self.password)
     }
 }
 

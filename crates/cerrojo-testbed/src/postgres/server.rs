@@ -12,7 +12,9 @@ use std::{
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use super::{APP, PostgresBuilder, TESTBED, account, postmaster::Postmaster, psql::Psql, url};
+use super::{
+    APP, PostgresBackup, PostgresBuilder, TESTBED, account, postmaster::Postmaster, psql::Psql, url,
+};
 use crate::{ClockSkew, Port, time::await_that};
 
 /// How long a server may take to start, to follow or to be promoted.
@@ -248,6 +250,23 @@ impl PostgresServer {
         let look = format!("SELECT pg_last_wal_replay_lsn() >= '{wanted}'");
         await_that("a standby that has caught up", LIMIT, || {
             Ok((self.superuser_sql(&look)? == "t").then_some(()))
+        })
+    }
+
+    /// Copies its files as they are now, to restore them to a later point in time:
+    /// [`PostgresBuilder::restored`].
+    ///
+    /// # Errors
+    ///
+    /// When it does not run, or has no room.
+    pub fn back_up(&self) -> io::Result<PostgresBackup> {
+        PostgresBackup::of(self, self.place.data.join("pg_wal"))
+    }
+
+    /// Waits until it is a primary.
+    pub(super) fn await_writes(&self) -> io::Result<()> {
+        await_that("a server that takes writes", LIMIT, || {
+            Ok((self.superuser_sql("SELECT pg_is_in_recovery()")? == "f").then_some(()))
         })
     }
 
