@@ -2,12 +2,13 @@
 
 use std::process::Command;
 
-use cerrojo::{Instant, LeaseState};
+use cerrojo::{ErrorKind, FencingToken, Instant, LeaseState, clock};
 use cerrojo_testbed::{ClockSkew, PostgresServer, Process};
 use libtest_mimic::{Failed, Trial};
 
 use crate::site::{
-    LONG, Locks, Outcome, Shared, Site, goes_on, is_lost, millis, opened, trial, ttl, waiter, works,
+    LONG, Outcome, Shared, Site, Waiter, goes_on, is_lost, kind, millis, opened, trial, ttl,
+    waiter, works,
 };
 
 pub(crate) fn trials(shared: &Shared) -> Vec<Trial> {
@@ -15,6 +16,10 @@ pub(crate) fn trials(shared: &Shared) -> Vec<Trial> {
         shared.trial("clocks_of_clients_five_minutes_apart_change_nothing", apart),
         trial("a_servers_clock_that_jumps_forward_ends_leases_and_nobody_is_stuck", forward),
         trial("a_servers_clock_that_jumps_back_keeps_holders_and_nobody_is_stuck", back),
+        trial(
+            "a_servers_clock_that_jumps_back_keeps_nobody_out_for_longer_than_the_ttl",
+            back_without_a_line,
+        ),
     ]
 }
 
@@ -46,7 +51,7 @@ async fn hand_over(site: &Site, from: &mut Process, to: &mut Process) -> Outcome
     let start = Instant::now();
     while Instant::now().since(start) < millis(2_000) {
         assert!(from.ask("state a", LONG)?.starts_with("Held"));
-        cerrojo::clock::sleep(millis(100)).await;
+        clock::sleep(millis(100)).await;
     }
     assert_eq!(from.ask("release a", LONG)?, "released");
     let next: u64 = to.line(LONG)?.parse()?;
@@ -96,16 +101,25 @@ async fn back() -> Outcome {
     assert!(!follows_held.is_finished());
     held.release().await?;
     follows(follows_held, tokens.0).await?;
-    late_ones_are_served(&locks).await
+    works(&locks, "left").await
 }
 
-async fn follows(waiting: crate::site::Waiter, token: cerrojo::FencingToken) -> Outcome {
-    let next = cerrojo::clock::within(LONG, waiting).await???;
+/// Also where nobody stands in the line.
+async fn back_without_a_line() -> Outcome {
+    let site = server()?;
+    let locks = site.direct().await?;
+    locks.acquire("left").ttl(ttl(2_000)).await?.detach().await?;
+    site.server.set_clock_nanos(-JUMP_NANOS)?;
+    let end = Instant::now() + LONG;
+    while kind(locks.try_acquire("left").await) == Some(ErrorKind::Contended) {
+        assert!(Instant::now() < end, "held for as long as the jump");
+        clock::sleep(millis(50)).await;
+    }
+    works(&locks, "left").await
+}
+
+async fn follows(waiting: Waiter, token: FencingToken) -> Outcome {
+    let next = clock::within(LONG, waiting).await???;
     assert!(next.token() > token && next.state() != LeaseState::Lost);
     Ok(next.release().await?)
-}
-
-async fn late_ones_are_served(locks: &Locks) -> Outcome {
-    works(locks, "left").await?;
-    works(locks, "held").await
 }

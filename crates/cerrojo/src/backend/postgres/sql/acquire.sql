@@ -31,7 +31,8 @@ BEGIN
         END;
         ignored := set_config('lock_timeout', '1000', true);
     ELSIF held.owner IS NOT NULL AND held.expires_at > clock_timestamp() THEN
-        IF on_channel IS NULL AND (held.owner <> by_owner OR held.broken) THEN
+        IF on_channel IS NULL AND (held.owner <> by_owner OR held.broken)
+            AND held.expires_at <= clock_timestamp() + held.ttl_ms * interval '1 ms' THEN
             RETURN "cerrojo"."lock_held"(held, 0);
         END IF;
         -- A place in the line, and a new TTL, leave the key alone: a guarded transaction is in nobody's way here.
@@ -58,7 +59,13 @@ BEGIN
             WHERE l.name = of_name;
             granted.token := held.token;
             RETURN granted;
-        ELSIF on_channel IS NULL THEN
+        END IF;
+        -- The clock was set back: nobody waits until it is there again.
+        IF held.expires_at > clock_timestamp() + held.ttl_ms * interval '1 ms' THEN
+            held.expires_at := clock_timestamp() + held.ttl_ms * interval '1 ms';
+            UPDATE "cerrojo"."lock" l SET expires_at = held.expires_at WHERE l.name = of_name;
+        END IF;
+        IF on_channel IS NULL THEN
             RETURN "cerrojo"."lock_held"(held, 0);
         END IF;
         RETURN "cerrojo"."lock_join"(held, by_owner, for_ms, as_identity, on_channel, at_asked);
