@@ -299,7 +299,7 @@ async fn still_waits<T>(request: &Request, news: impl Future<Output = T>) -> Opt
 pub(super) async fn init(config: &Config, transaction: &str) -> Result<()> {
     let at = |error: PgError| error.at_first(&place(config));
     let mut wire = Wire::dial(config).await.map_err(at)?;
-    let end = Instant::now() + config.call_limit.max(crate::spi::CALL_LIMIT);
+    let end = Instant::now() + config.dial_limit();
     wire.run(end, transaction).await.map_err(|error| at(error.of_init()))?;
     wire.close().await;
     Ok(())

@@ -57,6 +57,31 @@ pub(super) struct Config {
     pub(super) call_limit: Duration,
 }
 
+impl Config {
+    /// The configurations by which a server is looked for, one after another.
+    pub(super) fn servers(&self) -> Vec<tokio_postgres::Config> {
+        each_host(&self.server)
+    }
+
+    /// Where waiters are told.
+    pub(super) fn for_listening(&self) -> Self {
+        let Listen::At { host, port } = &self.listen else {
+            return self.clone();
+        };
+        let host = match host.starts_with('/') {
+            #[cfg(unix)]
+            true => Host::Unix(host.into()),
+            _ => Host::Tcp(host.clone()),
+        };
+        Self { server: moved(&self.server, &host, *port), ..self.clone() }
+    }
+
+    /// How long connecting may take: a server forks, and checks a password, for each.
+    pub(super) fn dial_limit(&self) -> Duration {
+        self.call_limit.max(crate::spi::CALL_LIMIT)
+    }
+}
+
 /// Settings of a [`Postgres`] store, before it connects.
 #[derive(Clone, Debug)]
 pub struct Builder {
@@ -213,19 +238,31 @@ fn settle(server: &mut tokio_postgres::Config, tls: &Tls, call_limit: Duration) 
         server.target_session_attrs(TargetSessionAttrs::ReadWrite);
     }
     let idle = call_limit.max(Duration::from_secs(1));
-    server.tcp_user_timeout(call_limit).connect_timeout(call_limit);
+    server.tcp_user_timeout(call_limit);
     server.keepalives(true).keepalives_idle(idle).keepalives_interval(idle).keepalives_retries(2);
 }
 
-/// The same server by another address.
-pub(super) fn moved(
-    server: &tokio_postgres::Config,
-    host: &str,
-    port: u16,
-) -> tokio_postgres::Config {
+/// One for each host: a host that is stopped must not keep us from the next.
+fn each_host(server: &tokio_postgres::Config) -> Vec<tokio_postgres::Config> {
+    let (hosts, ports) = (server.get_hosts(), server.get_ports());
+    if hosts.len() < 2 || !server.get_hostaddrs().is_empty() {
+        return vec![server.clone()];
+    }
+    let port = |at| ports.get(at).or(ports.first()).copied().unwrap_or(PORT);
+    hosts.iter().enumerate().map(|(at, host)| moved(server, host, port(at))).collect()
+}
+
+/// The same by another address.
+fn moved(server: &tokio_postgres::Config, host: &Host, port: u16) -> tokio_postgres::Config {
     let mut there = tokio_postgres::Config::new();
-    there.host(host).port(port).ssl_mode(server.get_ssl_mode());
-    there.keepalives_idle(server.get_keepalives_idle());
+    match host {
+        Host::Tcp(host) => there.host(host),
+        #[cfg(unix)]
+        Host::Unix(folder) => there.host_path(folder),
+    };
+    there.port(port).ssl_mode(server.get_ssl_mode()).ssl_negotiation(server.get_ssl_negotiation());
+    there.channel_binding(server.get_channel_binding());
+    there.target_session_attrs(server.get_target_session_attrs());
     if let Some(user) = server.get_user() {
         there.user(user);
     }
@@ -242,7 +279,15 @@ pub(super) fn moved(
         there.application_name(name);
     }
     if let Some(limit) = server.get_connect_timeout() {
-        there.connect_timeout(*limit).tcp_user_timeout(*limit);
+        there.connect_timeout(*limit);
+    }
+    if let Some(limit) = server.get_tcp_user_timeout() {
+        there.tcp_user_timeout(*limit);
+    }
+    let (idle, retries) = (server.get_keepalives_idle(), server.get_keepalives_retries());
+    there.keepalives_idle(idle).keepalives_interval(idle);
+    if let Some(retries) = retries {
+        there.keepalives_retries(retries);
     }
     there
 }

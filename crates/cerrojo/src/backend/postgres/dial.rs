@@ -42,24 +42,37 @@ pub(super) type Ear = Box<dyn FnMut(AsyncMessage) + Send>;
 impl Wire {
     /// A connection that is there within the limit, or never.
     pub(super) async fn dial(config: &Config) -> Result<Self, PgError> {
-        let limit = config.call_limit;
-        let dialed = clock::within(limit, Self::connect(config)).await;
-        dialed.unwrap_or(Err(PgError::DialTooSlow(limit)))
+        let tls = config.tls.connector()?;
+        let servers = config.servers();
+        let hosts = u32::try_from(servers.len()).unwrap_or(u32::MAX);
+        let limit = config.dial_limit() / hosts.max(1);
+        let mut failure = PgError::DialTooSlow(limit);
+        for server in servers {
+            match clock::within(limit, Self::connect(&server, config.tls.mode, &tls)).await {
+                Ok(Ok(wire)) => return Ok(wire),
+                Ok(Err(error)) => failure = error,
+                Err(clock::Elapsed) => failure = PgError::DialTooSlow(limit),
+            }
+        }
+        Err(failure)
     }
 
     /// The same, to a store of locks: says which.
     pub(super) async fn dial_store(config: &Config) -> Result<(Self, About), PgError> {
         let mut wire = Self::dial(config).await?;
-        let end = Instant::now() + config.call_limit;
+        let end = Instant::now() + config.dial_limit();
         let about = wire.drive(end, |client| greeting::greet(client, &config.names)).await?;
         Ok((wire, about))
     }
 
-    async fn connect(config: &Config) -> Result<Self, PgError> {
-        let tls = config.tls.connector()?;
-        let connected = match config.server.connect(tls.clone()).await {
-            Err(error) if config.tls.mode == Mode::Allow && wants_tls(&error) => {
-                config.server.clone().ssl_mode(SslMode::Require).connect(tls).await
+    async fn connect(
+        server: &tokio_postgres::Config,
+        mode: Mode,
+        tls: &MakeRustlsConnect,
+    ) -> Result<Self, PgError> {
+        let connected = match server.connect(tls.clone()).await {
+            Err(error) if mode == Mode::Allow && wants_tls(&error) => {
+                server.clone().ssl_mode(SslMode::Require).connect(tls.clone()).await
             }
             connected => connected,
         };

@@ -172,7 +172,7 @@ enum Heard {
 
 async fn listen_once(shared: &Arc<Shared>) -> Heard {
     let greeted = Arc::new(Notify::new());
-    let mut wire = match Wire::dial(&at(&shared.config)).await {
+    let mut wire = match Wire::dial(&shared.config.for_listening()).await {
         Ok(wire) => wire,
         Err(why) => return Heard::NotConnected(why),
     };
@@ -233,14 +233,4 @@ fn ear(shared: &Arc<Shared>, greeted: &Arc<Notify>) -> Ear {
             }
         }
     })
-}
-
-/// The same user and database, perhaps at another address.
-fn at(config: &Config) -> Config {
-    let Listen::At { host, port } = &config.listen else {
-        return config.clone();
-    };
-    let mut there = config.clone();
-    there.server = super::config::moved(&config.server, host, *port);
-    there
 }

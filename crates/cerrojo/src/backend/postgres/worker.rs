@@ -101,7 +101,7 @@ impl Workers {
         self.start();
         let query = Query { statement: "SELECT 1".to_owned(), parameters: Vec::new() };
         // Long enough for the reason why not.
-        let until = Instant::now() + 3 * self.shared.config.call_limit;
+        let until = Instant::now() + 3 * self.shared.config.dial_limit();
         self.shared.queue.query(query, until).await.map(drop)
     }
 
