@@ -108,7 +108,7 @@ impl FenceTable {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for other names.
+    /// [`ErrorKind::Invalid`] for other names.
     pub fn named(schema: impl Into<String>, table: impl Into<String>) -> Result<Self> {
         let names = Names::of("fence").with_schema(schema.into());
         let names = names.and_then(|names| names.with_table(table.into()));
@@ -139,7 +139,7 @@ impl FenceTable {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for a role without a name.
+    /// [`ErrorKind::Invalid`] for a role without a name.
     pub fn init_sql(&self, roles: &[&str]) -> Result<String> {
         Ok(format!("BEGIN;\n{}COMMIT;\n", self.text(roles)?))
     }
