@@ -12,6 +12,7 @@
 mod crash;
 mod crowds;
 mod expiry;
+mod failover;
 mod foreign;
 mod init;
 mod limits;
@@ -60,6 +61,9 @@ fn all(shared: &Shared) -> Vec<Trial> {
         crowds::names_in_different_orders_while_all_are_broken_and_pruned,
         crash::a_server_killed_amid_grants_forgets_none_and_repeats_no_token,
         crash::a_role_with_another_isolation_level_is_told_which_the_locks_need,
+        failover::holders_and_waiters_go_on_at_a_promoted_standby_and_tokens_jump,
+        failover::tokens_jump_also_where_the_standby_lacked_the_latest_grants,
+        failover::tokens_jump_where_a_backup_is_restored_to_a_point_in_time,
         init::sixteen_at_once_make_one_store,
         init::init_while_locks_are_in_use_changes_nothing_and_interrupts_nobody,
         init::a_newer_schema_is_refused_and_left_alone,
