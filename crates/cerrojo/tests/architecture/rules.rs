@@ -320,7 +320,8 @@ pub fn no_driver_is_named(tree: &Tree) -> Vec<Violation> {
 }
 
 /// Functions whose very sense is that the user hands in a client of their own.
-const ON_THE_USERS_CLIENT: &[&str] = &["from_client", "transaction", "enter", "init", "admit", "adopt"];
+const ON_THE_USERS_CLIENT: &[&str] =
+    &["from_client", "transaction", "enter", "init", "admit", "adopt"];
 
 /// No driver's type stands in a public signature, except where the user hands in a client of their own.
 pub fn no_driver_is_public(tree: &Tree) -> Vec<Violation> {

@@ -26,7 +26,8 @@ BEGIN
     FOR KEY SHARE;
     IF FOUND THEN
         FOREACH time_limit IN ARRAY ARRAY['idle_in_transaction_session_timeout', 'tcp_user_timeout'] LOOP
-            had_ms := 1000 * extract(epoch FROM current_setting(time_limit)::interval);
+            -- One of them is shown without its unit.
+            had_ms := 1000 * extract(epoch FROM regexp_replace(current_setting(time_limit), '^(\d+)$', '\1ms')::interval);
             IF had_ms = 0 OR had_ms > for_ms THEN
                 ignored := set_config(time_limit, for_ms::text, true);
             END IF;
