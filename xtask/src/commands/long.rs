@@ -12,6 +12,7 @@ const TARGETS: &[(&str, &str)] = &[
     ("cerrojo", "local_power_loss"),
     ("cerrojo", "local_races"),
     ("cerrojo", "postgres_grants"),
+    ("cerrojo", "postgres_guarded"),
     ("cerrojo", "redis_faults"),
     ("cerrojo", "redlock_faults"),
 ];
