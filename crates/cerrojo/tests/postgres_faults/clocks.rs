@@ -87,8 +87,8 @@ async fn forward() -> Outcome {
 async fn back() -> Outcome {
     let site = server()?;
     let (locks, others, third) = (site.direct().await?, site.direct().await?, site.direct().await?);
-    let held = locks.acquire("held").ttl(ttl(3_000)).await?;
-    let left = locks.acquire("left").ttl(ttl(3_000)).await?;
+    let held = locks.acquire("held").ttl(ttl(9_000)).await?;
+    let left = locks.acquire("left").ttl(ttl(9_000)).await?;
     let (follows_held, follows_left) =
         (waiter(others, "held", 3_000), waiter(third, "left", 3_000));
     site.until_waiting("held", 1).await?;

@@ -7,8 +7,8 @@ use cerrojo_testbed::{Direction, Proxy};
 use libtest_mimic::{Failed, Trial};
 
 use crate::site::{
-    LONG, Locks, Outcome, Shared, Site, connect, eventually, goes_on, is_lost, kind, millis, trial,
-    ttl, waiter, works,
+    LONG, Locks, Outcome, Shared, Site, connect, goes_on, is_lost, kind, millis, trial, ttl, until,
+    waiter, works,
 };
 
 /// The limit of a call in these trials.
@@ -144,13 +144,13 @@ async fn constant_connections(site: Site) -> Outcome {
     held.release().await?;
     waiting.await??.release().await?;
     drop(others);
-    eventually("three connections", || Ok(site.connections()? <= 3)).await?;
+    until("three connections", async || Ok(site.connections().await? <= 3)).await?;
     let counts = site.proxy.counts()?;
     // One that hangs is given up, and so is one that was made while the next fault began.
     assert!(counts.connections_seen <= 3 * CONNECTIONS * (faults + 1), "{counts:?}");
     drop(locks);
     site.proxy.await_counts(LONG, |counts| counts.connections_open == 0)?;
-    eventually("no connection", || Ok(site.connections()? == 0)).await
+    until("no connection", async || Ok(site.connections().await? == 0)).await
 }
 
 /// The last of them lasts until the client has given the connections up by itself.
@@ -212,8 +212,8 @@ impl Way {
 /// With a limit for calls that alone would be too long for this TTL.
 async fn silent_holder(site: Site) -> Outcome {
     let way = Way::start(site)?;
-    let locks = connect(&way.site.url("call_limit_ms=10000")).await?;
-    let guard = locks.acquire("a").ttl(ttl(6_000)).wait(LONG).await?;
+    let locks = connect(&way.site.url("call_limit_ms=20000")).await?;
+    let guard = locks.acquire("a").ttl(ttl(12_000)).wait(LONG).await?;
     way.go_silent()?;
     goes_on(&guard).await?;
     Ok(guard.release().await?)

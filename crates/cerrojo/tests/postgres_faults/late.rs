@@ -6,7 +6,7 @@ use libtest_mimic::Trial;
 
 use crate::site::{
     LONG, Locks, Outcome, Shared, Site, connect, eventually, goes_on, is_lost, kind, millis, trial,
-    ttl, waiter, works,
+    ttl, until, waiter, works,
 };
 
 pub(crate) fn trials(shared: &Shared) -> Vec<Trial> {
@@ -42,8 +42,8 @@ async fn lost_grant(site: Site) -> Outcome {
     let locks = warm(&site).await?;
     site.proxy.hold(Direction::ToClient)?;
     let waiting = waiter(locks, "a", 60_000);
-    eventually("the grant", || site.is_held("a")).await?;
-    let token = site.token("a")?;
+    until("the grant", async || site.is_held("a").await).await?;
+    let token = site.token("a").await?;
     lose_replies(&site)?;
     let guard = waiting.await??;
     assert_eq!(i64::try_from(guard.token().get())?, token);
@@ -53,15 +53,13 @@ async fn lost_grant(site: Site) -> Outcome {
 async fn lost_renewal(site: Site) -> Outcome {
     let locks = warm(&site).await?;
     let guard = locks.acquire("a").ttl(ttl(9_000)).await?;
-    let end = format!("SELECT extract(epoch FROM expires_at) * 1000 FROM cerrojo.{}", site.table);
-    let end = || site.server.superuser_sql(&format!("{end} WHERE name = 'a'"));
-    let before = end()?;
+    let before = site.end_us("a").await?;
     site.proxy.hold(Direction::ToClient)?;
-    eventually("a renewal", || Ok(end()? != before)).await?;
+    until("a renewal", async || Ok(site.end_us("a").await? != before)).await?;
     assert_eq!(guard.renewals(), 0, "it does not know");
     lose_replies(&site)?;
     goes_on(&guard).await?;
-    assert_eq!(i64::try_from(guard.token().get())?, site.token("a")?);
+    assert_eq!(i64::try_from(guard.token().get())?, site.token("a").await?);
     Ok(guard.release().await?)
 }
 
@@ -70,7 +68,7 @@ async fn lost_release(site: Site) -> Outcome {
     let guard = locks.acquire("a").ttl(ttl(60_000)).await?;
     site.proxy.hold(Direction::ToClient)?;
     let releasing = tokio::spawn(guard.release());
-    eventually("a free lock", || Ok(!site.is_held("a")?)).await?;
+    until("a free lock", async || Ok(!site.is_held("a").await?)).await?;
     lose_replies(&site)?;
     assert_eq!(kind(releasing.await?), Some(ErrorKind::Indeterminate));
     let next = site.direct().await?.try_acquire("a").await?;
@@ -86,7 +84,7 @@ async fn lost_word(site: Site) -> Outcome {
     site.until_waiting("a", 1).await?;
     site.proxy.hold(Direction::ToClient)?;
     holder.release().await?;
-    assert_eq!(site.waiting("a")?, 0, "handed over in the same commit");
+    assert_eq!(site.waiting("a").await?, 0, "handed over in the same commit");
     lose_replies(&site)?;
     let guard = waiting.await??;
     assert!(guard.state() != LeaseState::Lost && guard.remaining() > millis(0));
@@ -103,7 +101,7 @@ async fn late_reply(site: Site) -> Outcome {
     site.proxy.delay(Direction::ToClient, millis(1_200))?;
     let answer = kind(locks.try_acquire("a").ttl(ttl(60_000)).await);
     assert_eq!(answer, Some(ErrorKind::Indeterminate));
-    eventually("a free lock", || Ok(!site.is_held("a")?)).await?;
+    until("a free lock", async || Ok(!site.is_held("a").await?)).await?;
     site.proxy.heal()?;
     let guard = others.acquire("a").ttl(ttl(60_000)).wait(LONG).await?;
     Ok(guard.release().await?)
@@ -126,14 +124,10 @@ async fn late_request(site: Site) -> Outcome {
 /// What was sent before comes to nothing, and all that comes after works.
 async fn never_granted(site: &Site, locks: &Locks, others: &Locks) -> Outcome {
     works(locks, "b").await?;
-    eventually("nobody at work", || {
-        let active = "state = 'active' AND application_name =";
-        let query =
-            format!("SELECT count(*) FROM pg_stat_activity WHERE {active} '{}'", site.table);
-        Ok(site.number(&query)? == 0)
-    })
-    .await?;
-    assert!(!site.was_ever_granted("a")?);
+    let active = "state = 'active' AND application_name =";
+    let active = format!("SELECT count(*) FROM pg_stat_activity WHERE {active} '{}'", site.table);
+    until("nobody at work", async || Ok(site.number(&active).await? == 0)).await?;
+    assert!(site.token("a").await? == 0, "granted too late");
     Ok(others.try_acquire("a").await?.release().await?)
 }
 

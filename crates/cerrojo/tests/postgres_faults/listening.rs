@@ -8,7 +8,7 @@ use libtest_mimic::Trial;
 
 use crate::{
     heard::{Heard, warnings},
-    site::{Locks, Outcome, Shared, Site, connect, eventually, ttl, waiter, works},
+    site::{Locks, Look, Outcome, Shared, Site, connect, eventually, ttl, until, waiter, works},
 };
 
 pub(crate) fn trials(shared: &Shared) -> Vec<Trial> {
@@ -21,17 +21,18 @@ pub(crate) fn trials(shared: &Shared) -> Vec<Trial> {
 }
 
 /// How often anybody asked for a name that was held.
-fn asks(site: &Site) -> std::io::Result<i64> {
+async fn asks(site: &Site) -> Look<i64> {
     let table = &site.table;
     site.number(&format!(
         "SELECT coalesce(sum(calls), 0)::bigint FROM pg_stat_user_functions WHERE funcname = '{table}_ask'"
     ))
+    .await
 }
 
 pub(crate) async fn until_hearing(site: &Site, number: i64) -> Outcome {
     let table = &site.table;
     let hearing = format!("SELECT count(*) FROM cerrojo.{table}_waiter WHERE channel <> ''");
-    eventually("waiters that hear", || Ok(site.number(&hearing)? == number)).await
+    until("waiters that hear", async || Ok(site.number(&hearing).await? == number)).await
 }
 
 /// A holder releases, and the next one enters, by whatever way it learns.
@@ -90,11 +91,11 @@ async fn rate(site: &Site, waiters: usize, options: &str) -> Result<f64, libtest
         waiting.push(waiter(deaf.clone(), &name, 60_000));
     }
     let line = format!("SELECT count(*) FROM cerrojo.{}_waiter", site.table);
-    eventually("all in line", || Ok(site.number(&line)? == waiters as i64)).await?;
-    let (before, start) = (asks(site)?, cerrojo::Instant::now());
+    until("all in line", async || Ok(site.number(&line).await? == waiters as i64)).await?;
+    let (before, start) = (asks(site).await?, cerrojo::Instant::now());
     clock::sleep(COUNTED).await;
     // The server counts with a delay of a second at most.
-    let asked = asks(site)? - before;
+    let asked = asks(site).await? - before;
     let took = cerrojo::Instant::now().since(start) + Duration::from_secs(1);
     waiting.iter().for_each(tokio::task::JoinHandle::abort);
     Ok(asked as f64 / took.as_secs_f64())

@@ -16,6 +16,7 @@ mod hang;
 mod heard;
 mod late;
 mod listening;
+mod looks;
 mod outage;
 mod pooler;
 mod refused;

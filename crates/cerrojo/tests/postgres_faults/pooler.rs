@@ -1,15 +1,16 @@
 //! Through PgBouncer.
 
-use cerrojo::{ErrorKind, Instant, LeaseState, clock};
+use cerrojo::{ErrorKind, LeaseState};
 use cerrojo_testbed::{PgBouncer, PgBouncerBuilder, Proxy};
 use libtest_mimic::{Failed, Trial};
 
 use crate::{
     heard::warnings,
     listening::{WARNING, enters, on_a_thread, until_hearing, until_warned},
+    looks::Looks,
     site::{
-        LONG, Locks, Outcome, ROLE, Shared, Site, connect, eventually, goes_on, is_lost, kind,
-        millis, ttl, waiter, works,
+        LONG, Locks, Outcome, ROLE, Shared, Site, connect, goes_on, is_lost, kind, ttl, until,
+        waiter, works,
     },
 };
 
@@ -114,7 +115,7 @@ async fn pool_of_one(site: Site) -> Outcome {
     goes_on(&guard).await?;
     guard.release().await?;
     waiting.await??.release().await?;
-    assert_eq!(pool.site.connections()?, 1);
+    assert_eq!(pool.site.connections().await?, 1);
     Ok(())
 }
 
@@ -145,27 +146,11 @@ async fn nothing_stays(site: Site) -> Outcome {
     let wanted = "0 prepared, 0 cursors, 0 advisory locks, 0 channels, 0 temporary, set: ";
     let url = pool.bouncer.url(ROLE, "app");
     // Until it knows that it does not hear.
-    let end = Instant::now() + LONG;
-    while asked_through(&url).await? != wanted && Instant::now() < end {
-        clock::sleep(millis(100)).await;
-    }
-    assert_eq!(asked_through(&url).await?, wanted);
-    assert_eq!(pool.site.connections()?, 1);
+    let stranger = Looks::new(url);
+    let left = LEFT.replace("{POOLERS}", POOLERS);
+    until(wanted, async || Ok(stranger.ask(&left).await? == wanted)).await?;
+    assert_eq!(pool.site.connections().await?, 1);
     Ok(())
-}
-
-/// What a stranger's client learns about the connection that it shares with ours.
-async fn asked_through(url: &str) -> Result<String, Failed> {
-    let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await?;
-    let connection = tokio::spawn(connection);
-    let rows = client.simple_query(&LEFT.replace("{POOLERS}", POOLERS)).await?;
-    drop(client);
-    connection.await??;
-    let row = rows.iter().find_map(|message| match message {
-        tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
-        _ => None,
-    });
-    row.ok_or_else(|| "no row".into())
 }
 
 async fn restarted(site: Site) -> Outcome {
@@ -190,7 +175,7 @@ async fn restarted(site: Site) -> Outcome {
 async fn stopped(site: Site) -> Outcome {
     let pool = Pool::start(site, |it| it)?;
     let (locks, others) = (pool.locks("call_limit_ms=500").await?, pool.site.direct().await?);
-    let guard = locks.acquire("a").ttl(ttl(1_500)).await?;
+    let guard = locks.acquire("a").ttl(ttl(3_000)).wait(LONG).await?;
     goes_on(&guard).await?;
     pool.bouncer.freeze()?;
     is_lost(&guard).await?;
@@ -212,7 +197,7 @@ async fn ended_by_server(site: Site) -> Outcome {
     let by = way.port();
     let pool = Pool::start(site, |it| it.by_port(by))?;
     let locks = pool.locks("call_limit_ms=1000").await?;
-    let guard = locks.acquire("a").ttl(ttl(3_000)).wait(LONG).await?;
+    let guard = locks.acquire("a").ttl(ttl(6_000)).wait(LONG).await?;
     for _ in 0..3 {
         assert!(pool.site.cut_by_server()? > 0);
         goes_on(&guard).await?;
@@ -222,6 +207,6 @@ async fn ended_by_server(site: Site) -> Outcome {
         goes_on(&guard).await?;
     }
     guard.release().await?;
-    eventually("few connections", || Ok(pool.site.connections()? <= 4)).await?;
+    until("few connections", async || Ok(pool.site.connections().await? <= 4)).await?;
     works(&locks, "a").await
 }

@@ -4,15 +4,16 @@ use std::{
     io::{Read, Write},
     net::TcpListener,
     os::unix::fs::PermissionsExt,
+    time::Duration,
 };
 
-use cerrojo::{AnyLocker, ErrorKind, Instant, Options, backend::postgres::Postgres};
+use cerrojo::{AnyLocker, ErrorKind, Options, backend::postgres::Postgres, clock};
 use cerrojo_testbed::Port;
-use libtest_mimic::Trial;
+use libtest_mimic::{Failed, Trial};
 
 use crate::site::{
-    LONG, Outcome, ROLE, Shared, Site, check_error, connect, eventually, is_lost, kind, millis,
-    trial, ttl, until_told, works,
+    LONG, Outcome, ROLE, Shared, Site, check_error, connect, is_lost, kind, trial, ttl, until,
+    until_told, works,
 };
 
 pub(crate) fn trials(shared: &Shared) -> Vec<Trial> {
@@ -30,18 +31,28 @@ pub(crate) fn trials(shared: &Shared) -> Vec<Trial> {
     ]
 }
 
+/// Connecting and being greeted, or the reason why not.
+const IN_TIME: Duration = Duration::from_secs(12);
 /// What must never be shown.
 pub(crate) const SECRET: &str = "hunter2hunter2";
 
 /// Connecting fails in time with such an error.
 pub(crate) async fn refused(url: &str, kind: ErrorKind, words: &[&str]) -> Outcome {
-    let start = Instant::now();
-    let answer = Postgres::connect(url).await;
-    let took = Instant::now().since(start);
-    let error = answer.err().ok_or_else(|| format!("{url} let us in"))?;
-    assert!(took < millis(9_000), "after {took:?}: {error}");
+    let mut error = error_of(url).await?;
+    // A busy machine may need longer.
+    while kind != error.kind() && error.to_string().contains(TOO_SLOW) {
+        error = error_of(url).await?;
+    }
     never_shown(&error);
     check_error(&error, &[kind], words).map_err(|why| format!("{url}: {why:?}").into())
+}
+
+const TOO_SLOW: &str = "no connection within";
+
+async fn error_of(url: &str) -> Result<cerrojo::Error, Failed> {
+    let answer = clock::within(IN_TIME, Postgres::connect(url)).await;
+    let answer = answer.map_err(|_| format!("{url}: still connecting after {IN_TIME:?}"))?;
+    answer.err().ok_or_else(|| format!("{url} let us in").into())
 }
 
 /// Nor in any of its sources.
@@ -150,7 +161,7 @@ async fn socket(site: Site) -> Outcome {
 }
 
 /// A role of its own, that may have so many connections.
-fn limited(site: &Site, connections: usize) -> Result<String, libtest_mimic::Failed> {
+fn limited(site: &Site, connections: usize) -> Result<String, Failed> {
     site.server.create_role(&site.table, &format!("CONNECTION LIMIT {connections}"))?;
     let url = site.url_of(&site.table, &site.server.address(), "");
     site.server.superuser_sql(&Postgres::builder(&url).grant_to(&site.table).init_sql()?)?;
@@ -183,11 +194,11 @@ async fn no_connection(site: Site) -> Outcome {
         site.server.superuser_sql(&role).map(drop)
     };
     limit(0)?;
-    eventually("no connection", || {
+    until("no connection", async || {
         site.server.terminate_backends(&format!("usename = '{}'", site.table))?;
         let left =
             format!("SELECT count(*) FROM pg_stat_activity WHERE usename = '{}'", site.table);
-        Ok(site.number(&left)? == 0)
+        Ok(site.number(&left).await? == 0)
     })
     .await?;
     let words = ["53300", "raise max_connections, or go through a pooler"];
@@ -235,10 +246,9 @@ async fn silence() -> Outcome {
     // Its queue takes connections that nobody accepts.
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?.to_string();
-    for mode in ["disable", "prefer", "require", "verify-full"] {
-        let url = format!("postgres://u:{SECRET}@{address}/app?sslmode={mode}&call_limit_ms=500");
-        let words =
-            [address.as_str(), "no connection within 500ms", "is it the right host and port"];
+    for mode in ["disable", "verify-full"] {
+        let url = format!("postgres://u:{SECRET}@{address}/app?sslmode={mode}");
+        let words = [address.as_str(), TOO_SLOW, "is it the right host and port"];
         refused(&url, ErrorKind::Unavailable, &words).await?;
     }
     Ok(())

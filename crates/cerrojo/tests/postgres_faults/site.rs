@@ -5,9 +5,13 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use cerrojo::{Error, ErrorKind, Instant, Locker, OwnerId, Result, backend::postgres::Postgres};
+use cerrojo::{
+    Error, ErrorKind, Instant, Locker, OwnerId, Result, backend::postgres::Postgres, clock,
+};
 use cerrojo_testbed::{PgBouncer, PgBouncerBuilder, PostgresBuilder, PostgresServer, Proxy};
-use libtest_mimic::Trial;
+use libtest_mimic::{Failed, Trial};
+
+use crate::looks::Looks;
 
 #[path = "../trials/mod.rs"]
 mod trials;
@@ -18,6 +22,9 @@ pub(crate) use trials::{
 };
 
 pub(crate) type Locks = Locker<Postgres>;
+
+/// What a look into the database answers.
+pub(crate) type Look<T> = std::result::Result<T, Failed>;
 
 /// The role that uses the locks: it has no rights but those that `init` gives it.
 pub(crate) const ROLE: &str = "client";
@@ -63,6 +70,7 @@ fn started(builder: &PostgresBuilder) -> io::Result<PostgresServer> {
 pub(crate) struct Site {
     pub(crate) server: Arc<PostgresServer>,
     pub(crate) proxy: Proxy,
+    looks: Looks,
     /// Also what its clients call themselves.
     pub(crate) table: String,
 }
@@ -80,7 +88,8 @@ impl Site {
     fn at(server: Arc<PostgresServer>) -> io::Result<Self> {
         let table = format!("t{}", &OwnerId::random().to_hex()[..16]);
         let proxy = Proxy::start(server.port())?;
-        let site = Self { server, proxy, table };
+        let looks = Looks::new(server.url("postgres", "app"));
+        let site = Self { server, proxy, looks, table };
         site.make_tables()?;
         Ok(site)
     }
@@ -136,49 +145,62 @@ impl Site {
     }
 
     /// One number out of the database.
-    pub(crate) fn number(&self, query: &str) -> io::Result<i64> {
-        self.server.superuser_sql(query)?.parse().map_err(io::Error::other)
+    pub(crate) async fn number(&self, query: &str) -> Look<i64> {
+        Ok(self.looks.ask(query).await?.parse()?)
     }
 
-    fn counts(&self, condition: &str) -> io::Result<i64> {
-        self.number(&format!("SELECT count(*) FROM cerrojo.{} WHERE {condition}", self.table))
+    /// What stands in the row of a name; none without a row.
+    async fn row(&self, name: &str, what: &str) -> Look<i64> {
+        let row = format!("SELECT {what} FROM cerrojo.{} WHERE name = '{name}'", self.table);
+        self.number(&format!("SELECT coalesce(({row}), 0)::bigint")).await
     }
 
-    pub(crate) fn is_held(&self, name: &str) -> io::Result<bool> {
-        let held = "owner IS NOT NULL AND expires_at > clock_timestamp()";
-        Ok(self.counts(&format!("name = '{name}' AND {held}"))? == 1)
+    pub(crate) async fn is_held(&self, name: &str) -> Look<bool> {
+        let held = "(owner IS NOT NULL AND expires_at > clock_timestamp())::int";
+        Ok(self.row(name, held).await? == 1)
     }
 
-    /// How often the name was ever granted shows in no column; but whether it was.
-    pub(crate) fn was_ever_granted(&self, name: &str) -> io::Result<bool> {
-        Ok(self.counts(&format!("name = '{name}' AND token > 0"))? == 1)
+    /// The token of the latest grant; 0 where there was none.
+    pub(crate) async fn token(&self, name: &str) -> Look<i64> {
+        self.row(name, "token").await
     }
 
-    /// The token of the latest grant.
-    pub(crate) fn token(&self, name: &str) -> io::Result<i64> {
-        self.number(&format!("SELECT token FROM cerrojo.{} WHERE name = '{name}'", self.table))
+    /// When the lease ends, by the server's clock.
+    pub(crate) async fn end_us(&self, name: &str) -> Look<i64> {
+        self.row(name, "extract(epoch FROM expires_at) * 1000000").await
     }
 
-    pub(crate) fn waiting(&self, name: &str) -> io::Result<i64> {
+    pub(crate) async fn waiting(&self, name: &str) -> Look<i64> {
         let table = &self.table;
-        self.number(&format!("SELECT count(*) FROM cerrojo.{table}_waiter WHERE name = '{name}'"))
+        let line = format!("SELECT count(*) FROM cerrojo.{table}_waiter WHERE name = '{name}'");
+        self.number(&line).await
     }
 
     pub(crate) async fn until_waiting(&self, name: &str, number: i64) -> Outcome {
-        eventually("waiters in the line", || Ok(self.waiting(name)? == number)).await
+        until("waiters in the line", async || Ok(self.waiting(name).await? == number)).await
     }
 
     /// Connections of the trial's clients, as the server sees them.
-    pub(crate) fn connections(&self) -> io::Result<i64> {
-        self.number(&format!(
-            "SELECT count(*) FROM pg_stat_activity WHERE application_name = '{}'",
-            self.table
-        ))
+    pub(crate) async fn connections(&self) -> Look<i64> {
+        let ours = format!("application_name = '{}'", self.table);
+        self.number(&format!("SELECT count(*) FROM pg_stat_activity WHERE {ours}")).await
     }
 
     pub(crate) fn cut_by_server(&self) -> io::Result<usize> {
         self.server.terminate_backends(&format!("application_name = '{}'", self.table))
     }
+}
+
+/// Comes true within [`LONG`]; what fails meanwhile is not true yet.
+pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> Look<bool>) -> Outcome {
+    let end = Instant::now() + LONG;
+    while !is_so().await.unwrap_or(false) {
+        if Instant::now() >= end {
+            return Err(format!("not within {LONG:?}: {what}").into());
+        }
+        clock::sleep(millis(10)).await;
+    }
+    Ok(())
 }
 
 /// A busy machine may need longer than a short limit allows.

@@ -6,8 +6,7 @@ use libtest_mimic::Trial;
 use crate::{
     refused::refused,
     site::{
-        LONG, Outcome, Shared, Site, connect, eventually, goes_on, is_lost, kind, ttl, until_told,
-        works,
+        LONG, Outcome, Shared, Site, connect, goes_on, is_lost, kind, ttl, until, until_told, works,
     },
 };
 
@@ -73,7 +72,7 @@ async fn newer(site: Site) -> Outcome {
     let words = ["the store has schema 1000", "of the newer version"];
     refused(&site.url(""), ErrorKind::Invalid, &words).await?;
     site.cut_by_server()?;
-    eventually("an error that says so", || Ok(site.connections()? == 0)).await?;
+    until("no connection", async || Ok(site.connections().await? == 0)).await?;
     until_told(&locks, ErrorKind::Invalid, &words).await?;
     let sql = Postgres::builder("postgres://ignored").table(&site.table).init_sql()?;
     let init = site.server.superuser_sql(&sql).unwrap_err().to_string();

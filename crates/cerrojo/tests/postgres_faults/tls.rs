@@ -8,7 +8,7 @@ use libtest_mimic::Trial;
 
 use crate::{
     refused::{SECRET, refused},
-    site::{Outcome, ROLE, Shared, Site, connect, trial, works},
+    site::{LONG, Outcome, ROLE, Shared, Site, connect, trial},
 };
 
 pub(crate) fn trials(shared: &Shared) -> Vec<Trial> {
@@ -34,7 +34,8 @@ fn root(path: &Path) -> String {
 
 async fn lets_in(site: &Site, name: &str, options: &str) -> Outcome {
     let connected = connect(&url(site, name, options)).await;
-    works(&connected.map_err(|why| format!("{name} {options}: {why}"))?, "a").await
+    let locks = connected.map_err(|why| format!("{name} {options}: {why}"))?;
+    Ok(locks.acquire("a").wait(LONG).await?.release().await?)
 }
 
 async fn with_tls() -> Outcome {

@@ -1,0 +1,48 @@
+//! Looks into the database, by one connection: a program started for each would keep a small machine busy.
+
+use std::time::Duration;
+
+use cerrojo::clock;
+use libtest_mimic::Failed;
+use tokio::sync::Mutex;
+use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
+
+/// A server that is stopped answers nobody.
+const LIMIT: Duration = Duration::from_secs(10);
+
+pub(crate) struct Looks {
+    url: String,
+    client: Mutex<Option<Client>>,
+}
+
+impl Looks {
+    pub(crate) fn new(url: String) -> Self {
+        Self { url, client: Mutex::default() }
+    }
+
+    /// The one value that a query answers; by a new connection after one that failed.
+    pub(crate) async fn ask(&self, query: &str) -> Result<String, Failed> {
+        let mut kept = self.client.lock().await;
+        let client = match kept.take() {
+            Some(client) => client,
+            None => clock::within(LIMIT, dial(&self.url)).await??,
+        };
+        let answer = value(&clock::within(LIMIT, client.simple_query(query)).await??)?;
+        *kept = Some(client);
+        Ok(answer)
+    }
+}
+
+async fn dial(url: &str) -> Result<Client, Failed> {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
+    tokio::spawn(connection);
+    Ok(client)
+}
+
+fn value(messages: &[SimpleQueryMessage]) -> Result<String, Failed> {
+    let value = messages.iter().find_map(|message| match message {
+        SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
+        _ => None,
+    });
+    value.ok_or_else(|| "no value".into())
+}
