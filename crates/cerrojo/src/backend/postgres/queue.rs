@@ -113,8 +113,11 @@ impl Drop for Load {
             let mut state = self.queue.state();
             state.under_way.retain(|name| !self.names.contains(name));
             state.has_patient &= !self.is_patient;
+            let more = !state.waiting.is_empty();
             drop(state);
-            self.queue.arrived.notify_last();
+            if more {
+                self.queue.arrived.notify_last();
+            }
         }
     }
 }

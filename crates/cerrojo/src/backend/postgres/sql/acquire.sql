@@ -98,7 +98,6 @@ DECLARE
     is_lasting boolean;
     making_ms text := '50';
     ask record;
-    ignored text;
 BEGIN
     clock_us := "cerrojo"."lock_begin"(names[1], patience_ms);
     IF clock_us > until_us THEN
@@ -122,6 +121,7 @@ BEGIN
     SELECT array_agg(g.request), array_agg('granted'::text), array_agg(g.token), array_agg(NULL::text)
     INTO requests, outcomes, tokens, held FROM granted g;
     IF cardinality(requests) = cardinality(names) THEN
+        PERFORM "cerrojo"."lock_end"(true);
         RETURN;
     END IF;
     is_lasting := requests IS NOT NULL;
@@ -142,10 +142,6 @@ BEGIN
         held := held || answer.held;
         is_lasting := is_lasting OR answer.outcome <> 'held';
     END LOOP;
-    -- A place in the line that a crash takes back is taken again by the waiter's next request. What is run behind this in the same
-    -- transaction says for itself that it has to last.
-    IF NOT is_lasting THEN
-        ignored := set_config('synchronous_commit', 'off', true);
-    END IF;
+    PERFORM "cerrojo"."lock_end"(is_lasting);
 END
 $$;

@@ -29,6 +29,7 @@ BEGIN
         ELSE
             UPDATE "cerrojo"."lock" l SET broken = true WHERE l.name = of_name;
         END IF;
+        PERFORM "cerrojo"."lock_end"(true);
     END IF;
 END
 $$;

@@ -15,10 +15,6 @@ BEGIN
         RAISE EXCEPTION 'locks need the isolation level READ COMMITTED, not %', upper(current_setting('transaction_isolation'))
             USING ERRCODE = 'CR001';
     END IF;
-    -- A grant that a crash could take back would be granted, with its token, to somebody else as well.
-    IF current_setting('synchronous_commit') NOT IN ('on', 'remote_apply') THEN
-        ignored := set_config('synchronous_commit', 'on', true);
-    END IF;
     IF patience_ms > 0 THEN
         ignored := set_config('lock_timeout', patience_ms::text, true);
         PERFORM FROM "cerrojo"."lock" l WHERE l.name = of_name FOR NO KEY UPDATE;
@@ -26,6 +22,27 @@ BEGIN
     -- Nobody waits for the answer of a statement that has waited longer.
     ignored := set_config('lock_timeout', '1000', true);
     RETURN extract(epoch FROM clock_timestamp()) * 1000000;
+END
+$$;
+
+-- What every operation does last. What others count on has to be on the disk when it is answered: a grant that a crash could take back would be
+-- granted, with its token, to somebody else as well. What a crash may take back need not wait for the disk: a place in a line, which
+-- the waiter's next request takes again; and a release that nobody waited for, without which the lock is held until its TTL ends.
+-- Several operations in one transaction last if one of them does.
+CREATE OR REPLACE FUNCTION "cerrojo"."lock_end"(has_to_last boolean) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    ignored text;
+BEGIN
+    IF has_to_last THEN
+        ignored := set_config('cerrojo.lasts', 'yes', true);
+        IF current_setting('synchronous_commit') NOT IN ('on', 'remote_apply') THEN
+            ignored := set_config('synchronous_commit', 'on', true);
+        END IF;
+    ELSIF current_setting('cerrojo.lasts', true) IS DISTINCT FROM 'yes' THEN
+        ignored := set_config('synchronous_commit', 'off', true);
+    END IF;
 END
 $$;
 

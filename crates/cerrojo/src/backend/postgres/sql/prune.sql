@@ -20,5 +20,6 @@ BEGIN
     DELETE FROM "cerrojo"."lock" l
     WHERE l.name = ANY (free) AND NOT EXISTS (SELECT FROM "cerrojo"."lock_waiter" w WHERE w.name = l.name);
     GET DIAGNOSTICS removed = ROW_COUNT;
+    PERFORM "cerrojo"."lock_end"(false);
 END
 $$;

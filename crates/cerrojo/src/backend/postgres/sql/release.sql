@@ -34,6 +34,7 @@ AS $$
 DECLARE
     own bigint[];
     outcome text;
+    is_lasting boolean := false;
     ask record;
 BEGIN
     clock_us := "cerrojo"."lock_begin"(names[1], patience_ms);
@@ -50,6 +51,7 @@ BEGIN
         array_agg(NULL::bigint), array_agg(NULL::text)
     INTO requests, outcomes, tokens, held FROM released r;
     IF cardinality(requests) = cardinality(names) THEN
+        PERFORM "cerrojo"."lock_end"(false);
         RETURN;
     END IF;
     FOR ask IN
@@ -68,6 +70,8 @@ BEGIN
         outcomes := outcomes || outcome;
         tokens := tokens || NULL::bigint;
         held := held || NULL::text;
+        is_lasting := is_lasting OR ask.is_own;
     END LOOP;
+    PERFORM "cerrojo"."lock_end"(is_lasting);
 END
 $$;

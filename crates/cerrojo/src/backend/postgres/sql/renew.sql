@@ -22,6 +22,7 @@ BEGIN
         RETURNING r.request, l.token)
     SELECT array_agg(r.request), array_agg('granted'::text), array_agg(r.token), array_agg(NULL::text)
     INTO requests, outcomes, tokens, held FROM renewed r;
+    PERFORM "cerrojo"."lock_end"(requests IS NOT NULL);
     IF cardinality(requests) = cardinality(names) THEN
         RETURN;
     END IF;
