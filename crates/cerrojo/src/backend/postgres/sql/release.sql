@@ -1,13 +1,23 @@
 -- Takes back what the owners hold or wait for. Whoever is first in a line is made the owner in the same transaction.
 
--- Takes an owner that does not hold the lock out of the line.
+-- Takes an owner that does not hold the lock out of the line. Its request may be in a transaction that is not over, the connection being lost:
+-- then the row is locked, or is being made, and the owner asks again.
 CREATE OR REPLACE FUNCTION "cerrojo"."lock_leave"(of_name text, by_owner uuid) RETURNS text
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     held "cerrojo"."lock";
+    ignored text;
 BEGIN
-    IF NOT EXISTS (SELECT FROM "cerrojo"."lock" l WHERE l.name = of_name AND (l.owner = by_owner OR l.waiting)) THEN
+    IF NOT EXISTS (SELECT FROM "cerrojo"."lock" l WHERE l.name = of_name) THEN
+        ignored := set_config('lock_timeout', '1', true);
+        BEGIN
+            INSERT INTO "cerrojo"."lock" (name) VALUES (of_name);
+            DELETE FROM "cerrojo"."lock" l WHERE l.name = of_name;
+        EXCEPTION WHEN lock_not_available OR unique_violation OR deadlock_detected THEN
+            RETURN 'busy';
+        END;
+        ignored := set_config('lock_timeout', '1000', true);
         RETURN 'gone';
     END IF;
     SELECT l.* INTO held FROM "cerrojo"."lock" l WHERE l.name = of_name FOR NO KEY UPDATE SKIP LOCKED;
