@@ -88,7 +88,8 @@ pub(crate) async fn tokens_jump_also_where_the_standby_lacked_the_latest_grants(
     locks.acquire("a").await?.release().await?;
     pair.standby.await_caught_up(&pair.primary.server)?;
     pair.cut().await?;
-    for _ in 0..20 {
+    // A standby is told of 32 numbers of a sequence at a time.
+    for _ in 0..50 {
         locks.acquire("a").await?.release().await?;
     }
     let forgotten = locks.acquire("a").ttl(ttl(6_000)).await?;
@@ -112,7 +113,7 @@ pub(crate) async fn tokens_jump_where_a_backup_is_restored_to_a_point_in_time(
     early.release().await?;
     site.server.superuser_sql("SELECT pg_create_restore_point('here')")?;
     let mut tokens = Vec::new();
-    for _ in 0..20 {
+    for _ in 0..50 {
         let guard = locks.acquire("a").wait(LONG).await?;
         tokens.push(guard.token());
         guard.release().await?;

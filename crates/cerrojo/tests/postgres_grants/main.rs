@@ -14,6 +14,7 @@ mod crowds;
 mod expiry;
 mod failover;
 mod foreign;
+mod giving_up;
 mod init;
 mod limits;
 mod rights;
@@ -53,6 +54,10 @@ fn all(shared: &Shared) -> Vec<Trial> {
         foreign::a_row_that_is_being_made_delays_no_other_name,
         foreign::many_rows_that_are_being_made_delay_no_other_name,
         foreign::a_busy_lock_is_asked_again_until_the_deadline_and_never_contended,
+        giving_up::a_grant_of_a_new_row_that_is_not_committed_yet_is_taken_back,
+        giving_up::a_grant_of_a_free_row_that_is_not_committed_yet_is_taken_back,
+        giving_up::a_place_in_line_that_is_not_committed_yet_is_taken_back,
+        giving_up::a_release_of_what_never_was_leaves_nothing,
         expiry::a_grant_that_had_to_wait_has_its_whole_ttl,
         expiry::a_grant_in_a_long_transaction_has_its_whole_ttl,
         expiry::a_renewal_in_a_long_transaction_sets_the_whole_ttl,
