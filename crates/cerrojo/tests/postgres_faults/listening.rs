@@ -81,7 +81,7 @@ pub(crate) async fn on_a_thread<T: Send + 'static>(
 const COUNTED: Duration = Duration::from_secs(3);
 
 /// How often they asked within [`COUNTED`], and not before they stood in the line.
-async fn rate(site: &Site, waiters: usize, options: &str) -> Result<f64, libtest_mimic::Failed> {
+async fn rate(site: &Site, waiters: i64, options: &str) -> Result<f64, libtest_mimic::Failed> {
     let (locks, deaf) = (site.direct().await?, connect(&site.url(options)).await?);
     let mut held = Vec::new();
     let mut waiting = Vec::new();
@@ -91,7 +91,7 @@ async fn rate(site: &Site, waiters: usize, options: &str) -> Result<f64, libtest
         waiting.push(waiter(deaf.clone(), &name, 60_000));
     }
     let line = format!("SELECT count(*) FROM cerrojo.{}_waiter", site.table);
-    until("all in line", async || Ok(site.number(&line).await? == waiters as i64)).await?;
+    until("all in line", async || Ok(site.number(&line).await? == waiters)).await?;
     let (before, start) = (asks(site).await?, cerrojo::Instant::now());
     clock::sleep(COUNTED).await;
     // The server counts with a delay of a second at most.
