@@ -99,3 +99,20 @@ pub(crate) async fn two_stopped_heads_delay_the_rest_by_four_seconds(site: Site)
     assert!(delay < PROVISIONAL * 2 + SLACK, "{delay:?}");
     children[2].release()
 }
+
+/// For as long as a place is kept; here the clock of its place is set ahead.
+pub(crate) async fn a_head_of_whom_nothing_was_heard_for_long_has_left_the_line(
+    site: Site,
+) -> Outcome {
+    let (guard, mut children) = queued(&site, &same(&site, 3)).await?;
+    children[0].0.freeze()?;
+    let older = "UPDATE LOCK_waiter SET alive_until = alive_until - interval '30 s' \
+        WHERE place = (SELECT min(place) FROM LOCK_waiter)";
+    site.look(older).await?;
+    let delay = hand_over(guard, &children[1]).await?;
+    assert!(delay < PROVISIONAL, "{delay:?}");
+    site.until_waiting(1).await?;
+    // It comes again, behind the others.
+    children[0].0.thaw()?;
+    enters_in_its_turn(&site, &mut children).await
+}

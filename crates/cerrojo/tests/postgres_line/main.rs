@@ -52,6 +52,7 @@ fn all(shared: &Arc<Shared>) -> Vec<Trial> {
         dead::a_stopped_head_delays_the_rest_by_two_seconds_and_enters_in_its_turn,
         dead::a_head_that_is_cut_off_delays_the_rest_by_two_seconds,
         dead::two_stopped_heads_delay_the_rest_by_four_seconds,
+        dead::a_head_of_whom_nothing_was_heard_for_long_has_left_the_line,
         costs::two_hundred_waiters_ask_seldom,
         costs::a_thousand_locks_and_a_thousand_waiters_share_three_connections,
         costs::a_waiting_process_uses_no_cpu,

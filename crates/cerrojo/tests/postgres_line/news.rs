@@ -111,7 +111,8 @@ async fn until_asked_since(site: &Site, start: Instant) -> Outcome {
 
 pub(crate) async fn who_listens_anew_asks_once_and_is_told_again(site: Site) -> Outcome {
     let guard = site.locks().await?.acquire(NAME).await?;
-    let mut waiters = queued(&site, &site.lockers(5).await?, 30_000).await?;
+    let (came, lockers) = (Instant::now(), site.lockers(5).await?);
+    let mut waiters = queued(&site, &lockers, 30_000).await?;
     site.until_at_rest().await?;
     for _ in 0..3 {
         let start = Instant::now();
@@ -125,7 +126,14 @@ pub(crate) async fn who_listens_anew_asks_once_and_is_told_again(site: Site) -> 
     // Nobody asks by itself so early: it was told.
     assert!(delay < PROVISIONAL, "{delay:?}");
     guard.release().await?;
-    all_enter(waiters).await
+    all_enter(waiters).await?;
+    drop(lockers);
+    eventually("no connection", async || Ok(site.connections().await? == 0)).await?;
+    // Each time they were deaf they may have polled a little; else they would have asked ten times a second.
+    let (asked, passed) = (site.calls("join").await?, Instant::now().since(came).as_secs());
+    let each_max = i64::try_from(20 + passed / 5)?;
+    assert!(asked <= 5 * each_max, "{asked} requests of 5 waiters in {passed} s");
+    Ok(())
 }
 
 /// The lock is handed over, and ends, while the first in line cannot hear.
