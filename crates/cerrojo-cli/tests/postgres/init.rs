@@ -19,6 +19,7 @@ pub(crate) const TRIALS: &[(&str, Proof)] = &[
     ("a_role_that_does_not_exist_makes_nothing", a_role_that_does_not_exist_makes_nothing),
     ("printed_sql_is_all_that_an_administrator_needs", printed_sql),
     ("a_newer_store_is_left_alone", a_newer_store_is_left_alone),
+    ("a_store_from_another_cluster_is_refused_until_init_makes_it_another", a_store_from_elsewhere),
     ("init_on_a_standby_names_the_primary", init_on_a_standby_names_the_primary),
 ];
 
@@ -123,6 +124,26 @@ fn a_newer_store_is_left_alone(servers: &Servers) {
         assert!(refused.stderr.contains("99"), "{refused:?}");
     }
     assert_eq!(site.sql("SELECT version FROM SCHEMA.lock_store"), "99");
+}
+
+/// As pg_upgrade or a dump leave it: another cluster has another identifier, and its timelines begin anew.
+fn a_store_from_elsewhere(servers: &Servers) {
+    let site = servers.store();
+    let before = json(&site.world.run(&["acquire", "x"]));
+    site.sql("UPDATE SCHEMA.lock_store SET cluster = cluster + 1");
+    for arguments in [&["ls", "--json"][..], &["run", "x", "--json", "--", "true"]] {
+        let refused = site.world.run(arguments);
+        refused.assert_code(69);
+        assert!(refused.stderr.contains("\"kind\":\"corrupt\""), "{refused:?}");
+        assert!(refused.stderr.contains("`cerrojo store init`"), "{refused:?}");
+    }
+    for name in ["y", "z"] {
+        site.owner().run(&["store", "init"]).assert_code(0);
+        let stored = site.sql("SELECT replace(store_id::text, '-', '') FROM SCHEMA.lock_store");
+        let after = json(&site.world.run(&["acquire", name]));
+        assert_eq!(after["store_id"], stored);
+        assert_ne!(after["store_id"], before["store_id"]);
+    }
 }
 
 fn init_on_a_standby_names_the_primary(_: &Servers) {

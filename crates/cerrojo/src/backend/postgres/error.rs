@@ -53,6 +53,10 @@ pub(super) enum PgError {
     )]
     Version(i32),
     #[error(
+        "the store was brought here from another cluster, as by pg_upgrade or a dump, and its tokens would begin anew: `cerrojo store init` makes it another store, of which fences must be told"
+    )]
+    Moved,
+    #[error(
         "it is a standby, which takes no locks: name the primary, or all servers of the cluster"
     )]
     Standby,
@@ -173,7 +177,7 @@ impl PgError {
             | Self::NoStore(_)
             | Self::Version(_)
             | Self::Encoding(_) => ErrorKind::Invalid,
-            Self::AnotherStore => ErrorKind::Corrupt,
+            Self::AnotherStore | Self::Moved => ErrorKind::Corrupt,
             Self::Dial(error) => kind_of_dial(error),
             Self::Shared(error) => error.kind(),
             Self::DialTooSlow(_)

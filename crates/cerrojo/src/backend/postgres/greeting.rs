@@ -12,17 +12,21 @@ pub(super) struct About {
     pub(super) clock: ServerClock,
 }
 
-/// Refuses what cannot be used: no store, one of another version, a standby, an encoding that would fold names.
+/// Refuses what cannot be used: no store, one of another version or from another cluster, a standby, an encoding that would fold names.
 pub(super) async fn greet(client: &Client, names: &Names) -> Result<About, PgError> {
     let statement = names.fill_in(include_str!("sql/greet.sql"));
     let rows = client.query_typed(&statement, &[] as &[(_, Type)]).await.map_err(PgError::Call)?;
     let row = rows.first().ok_or_else(|| PgError::NoStore(names.shown()))?;
     let version: i32 = row.try_get("version").map_err(PgError::Call)?;
     let store: &str = row.try_get("store_id").map_err(PgError::Call)?;
+    let is_moved: bool = row.try_get("is_moved").map_err(PgError::Call)?;
     let is_standby: bool = row.try_get("is_standby").map_err(PgError::Call)?;
     let encoding: &str = row.try_get("encoding").map_err(PgError::Call)?;
     if version != VERSION {
         return Err(PgError::Version(version));
+    }
+    if is_moved {
+        return Err(PgError::Moved);
     }
     if is_standby {
         return Err(PgError::Standby);

@@ -54,7 +54,10 @@ CREATE SEQUENCE IF NOT EXISTS "cerrojo"."lock_token" AS bigint MAXVALUE 10995116
 CREATE TABLE IF NOT EXISTS "cerrojo"."lock_store" (
     one      boolean PRIMARY KEY DEFAULT true CHECK (one),
     store_id uuid NOT NULL DEFAULT gen_random_uuid(),
-    version  integer NOT NULL
+    version  integer NOT NULL,
+    -- The cluster whose timelines the tokens count: standbys and restored backups are the same one; one that was made by pg_upgrade or
+    -- that a dump was restored into is another, and its timelines begin anew.
+    cluster  bigint NOT NULL
 );
 
 -- What is answered to one request. `outcome` is one of
@@ -73,7 +76,7 @@ BEGIN
 END
 $$;
 
--- Which store this is. The one function that every version has.
-CREATE OR REPLACE FUNCTION "cerrojo"."lock_about"(OUT version integer, OUT store_id uuid)
+-- Which store this is, and whether it was brought here from another cluster. The one function that every version has.
+CREATE OR REPLACE FUNCTION "cerrojo"."lock_about"(OUT version integer, OUT store_id uuid, OUT is_moved boolean)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$ SELECT version, store_id FROM "cerrojo"."lock_store" $$;
+AS $$ SELECT version, store_id, cluster <> (SELECT system_identifier FROM pg_control_system()) FROM "cerrojo"."lock_store" $$;
