@@ -67,7 +67,8 @@ impl Inner {
         self.workers.ask(ask, self.call_limit).await.map_err(|error| error.at(&self.place))
     }
 
-    /// Asks until the row is nobody's, within `limit`.
+    /// Asks until the row is nobody's, within `limit`. The last time, too, there is time for an answer: past its limit a request's connection
+    /// is given up, and others' requests with it.
     async fn ask_until_free(
         &self,
         ask: Ask,
@@ -77,11 +78,11 @@ impl Inner {
         let mut pause = Pause::default();
         loop {
             match self.workers.ask(ask.clone(), end.remaining()).await? {
-                Answer::Busy if Instant::now() >= end => {
-                    return Err(PgError::Busy(ask.name.as_str().to_owned()));
-                }
                 Answer::Busy => pause.next().await,
                 answer => return Ok(answer),
+            }
+            if end.remaining() < limit / 4 {
+                return Err(PgError::Busy(ask.name.as_str().to_owned()));
             }
         }
     }
