@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use cerrojo::{Error, ErrorKind, FencedGuard};
+use cerrojo::{Error, ErrorKind, FencedGuard, Locker};
+use cerrojo_testbed::{Direction, Proxy};
 use tokio::task::JoinHandle;
 
 use crate::{
     session::{Ask, Session, acquire, break_now, key_share, prune, release, renew},
-    site::{LONG, Locks, Outcome, Shared, Site, eventually, soon},
+    site::{LONG, Locks, Outcome, Shared, Site, connect, eventually, soon},
 };
 
 const FIRST: Ask = Ask { name: "a", owner: 1, ttl_ms: 60_000, waits: false };
@@ -150,6 +151,28 @@ fn is_busy(error: &Error) {
 fn waits(locks: &Locks) -> JoinHandle<cerrojo::Result<FencedGuard>> {
     let locks = locks.clone();
     tokio::spawn(async move { locks.acquire("a").wait(LONG).await })
+}
+
+/// The last request before the limit has its time too: otherwise a connection is given up that others' requests are under way on.
+pub(crate) async fn a_lock_that_is_busy_to_the_end_costs_no_connection(shared: Shared) -> Outcome {
+    let site = shared.site()?;
+    let proxy = Proxy::start(site.server.port())?;
+    let url = site.url().replace(&site.server.address(), &proxy.address());
+    let locks = Locker::new(connect(&format!("{url}&call_limit_ms=600")).await?);
+    let guard = locks.acquire("a").await?;
+    let (holder, _) = guarded(&site).await?;
+    let connections =
+        "SELECT string_agg(pid::text, ', ') FROM pg_stat_activity WHERE application_name =";
+    let before = holder.ask(&format!("{connections} '{}'", site.table)).await?;
+    // Longer than any pause between two requests.
+    proxy.delay(Direction::ToServer, Duration::from_millis(60))?;
+    for _ in 0..3 {
+        is_busy(&locks.release(guard.name(), guard.owner()).await.unwrap_err());
+    }
+    let left = format!("SELECT count(*) FROM pg_stat_activity WHERE pid IN ({before})");
+    assert_eq!(holder.number(&left).await?, i64::try_from(before.split(", ").count())?);
+    holder.ask("COMMIT").await?;
+    Ok(guard.release().await?)
 }
 
 /// As many names as travel together, each being made by somebody.

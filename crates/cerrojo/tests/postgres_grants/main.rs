@@ -54,6 +54,7 @@ fn all(shared: &Shared) -> Vec<Trial> {
         foreign::a_row_that_is_being_made_delays_no_other_name,
         foreign::many_rows_that_are_being_made_delay_no_other_name,
         foreign::a_busy_lock_is_asked_again_until_the_deadline_and_never_contended,
+        foreign::a_lock_that_is_busy_to_the_end_costs_no_connection,
         giving_up::a_grant_of_a_new_row_that_is_not_committed_yet_is_taken_back,
         giving_up::a_grant_of_a_free_row_that_is_not_committed_yet_is_taken_back,
         giving_up::a_place_in_line_that_is_not_committed_yet_is_taken_back,
