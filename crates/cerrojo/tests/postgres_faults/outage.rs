@@ -75,13 +75,13 @@ async fn two_ttls(
     mends: impl FnOnce() -> std::io::Result<()>,
 ) -> Outcome {
     let (locks, others) = (site.locks().await?, site.locks().await?);
-    let guard = locks.acquire("a").ttl(ttl(3_000)).wait(LONG).await?;
+    let guard = locks.acquire("a").ttl(ttl(6_000)).wait(LONG).await?;
     let waiting = waiter(others.clone(), "a", 6_000);
     site.until_waiting("a", 1).await?;
     goes_on(&guard).await?;
     breaks()?;
     let until = lost_on_time(&guard).await?;
-    clock::sleep_until(until + millis(3_000)).await;
+    clock::sleep_until(until + millis(6_000)).await;
     unreachable(&locks, &site.proxy.address()).await?;
     assert!(!waiting.is_finished());
     mends()?;

@@ -103,7 +103,7 @@ async fn by_session(site: Site) -> Outcome {
 async fn pool_of_one(site: Site) -> Outcome {
     let pool = Pool::start(site, |it| it.pool_size(1))?;
     let (locks, others) = (pool.locks("").await?, pool.locks("").await?);
-    let guard = locks.acquire("held").ttl(ttl(3_000)).wait(LONG).await?;
+    let guard = locks.acquire("held").ttl(ttl(9_000)).wait(LONG).await?;
     let waiting = waiter(others.clone(), "held", 3_000);
     let asking = (0..20).map(|number| {
         let locks = if number % 2 == 0 { locks.clone() } else { others.clone() };

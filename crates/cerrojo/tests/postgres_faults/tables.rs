@@ -83,8 +83,8 @@ async fn newer(site: Site) -> Outcome {
 
 async fn made_again(site: Site) -> Outcome {
     let locks = site.locks().await?;
-    let guard = locks.acquire("a").ttl(ttl(3_000)).await?;
-    for _ in 0..5 {
+    let guard = locks.acquire("a").ttl(ttl(9_000)).await?;
+    for _ in 0..3 {
         site.make_tables()?;
         works(&locks, "b").await?;
     }

@@ -67,7 +67,7 @@ pub(crate) async fn is_lost<T: Token>(guard: &Guard<T>) -> Outcome {
 
 /// All of it works: a new grant, its renewals, its release, and the next grant.
 pub(crate) async fn works<B: Backend>(locks: &Locker<B>, name: &str) -> Outcome {
-    let guard = locks.acquire(name).ttl(ttl(3_000)).wait(LONG).await?;
+    let guard = locks.acquire(name).ttl(ttl(6_000)).wait(LONG).await?;
     goes_on(&guard).await?;
     guard.release().await?;
     Ok(locks.acquire(name).wait(LONG).await?.release().await?)

@@ -234,3 +234,26 @@ fn ear(shared: &Arc<Shared>, greeted: &Arc<Notify>) -> Ear {
         }
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_more_wait_the_less_often_each_of_them_polls() {
+        let config = super::super::config::parse("postgres://h?listen=no&user=u").unwrap();
+        let waiters = Arc::new(Waiters::default());
+        let workers = Arc::new(Workers::new(config.clone()));
+        let ears = Ears::new(&config, Arc::clone(&waiters), &workers);
+        let mut places = Vec::new();
+        for (waiting, at_most_ms) in
+            [(1, 100), (100, 100), (500, 500), (1_000, 1_000), (3_000, 1_000)]
+        {
+            places.extend((places.len()..waiting).map(|n| waiters.enter(n.to_be_bytes().to_vec())));
+            let poll = ears.ask_again_in(Duration::from_secs(10));
+            let at_most = Duration::from_millis(at_most_ms);
+            assert!((at_most / 2..=at_most).contains(&poll), "{poll:?} with {waiting}");
+        }
+        assert_eq!(ears.ask_again_in(Duration::ZERO), Duration::ZERO);
+    }
+}
