@@ -95,7 +95,8 @@ pub(crate) async fn a_cut_during_the_commit_says_indeterminate(site: Site) -> Ou
     let mut client = client(&site.client_url_at(proxy.port())).await?;
     let guard = locks.acquire(NAME).ttl(ttl(60_000)).await?;
     let transaction = store.transaction(&guard, &mut client).await?;
-    transaction.execute(&site.add_one(), &[]).await?;
+    // Without a statement to be closed, so that the next answer is that to the commit.
+    transaction.batch_execute(&site.add_one()).await?;
     proxy.cut_after(Direction::ToClient, 0)?;
     let error = cerrojo::clock::within(LONG, transaction.commit()).await?.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Indeterminate, "{error}");

@@ -19,7 +19,6 @@ DECLARE
     for_ms bigint;
     greatest_token bigint;
     time_limit text;
-    had_ms bigint;
 BEGIN
     SELECT l.ttl_ms INTO for_ms FROM "cerrojo"."lock" l
     WHERE l.name = of_name AND l.owner = by_owner AND l.token = with_token AND l.expires_at > clock_timestamp()
@@ -27,8 +26,8 @@ BEGIN
     IF FOUND THEN
         FOREACH time_limit IN ARRAY ARRAY['idle_in_transaction_session_timeout', 'tcp_user_timeout'] LOOP
             -- One of them is shown without its unit.
-            had_ms := 1000 * extract(epoch FROM regexp_replace(current_setting(time_limit), '^(\d+)$', '\1ms')::interval);
-            IF had_ms = 0 OR had_ms > for_ms THEN
+            IF current_setting(time_limit) = '0'
+                OR 1000 * extract(epoch FROM regexp_replace(current_setting(time_limit), '^(\d+)$', '\1ms')::interval) > for_ms THEN
                 ignored := set_config(time_limit, for_ms::text, true);
             END IF;
         END LOOP;
