@@ -47,6 +47,8 @@ const RULES: &[(Rule, &[(&str, &str)])] = &[
             ("locker.rs", "use crate::backend::memory::Memory;"),
             ("keeper.rs", "fn any(_: &crate::backend::memory::Memory) {}"),
             ("clock.rs", "use crate::Ttl;"),
+            ("sql.rs", "use crate::rng;"),
+            ("fence/postgres.rs", "use crate::backend::postgres::Postgres;"),
         ],
     ),
     (rules::table_is_whole, &[("helpers.rs", ""), ("waker/inner.rs", "")]),
