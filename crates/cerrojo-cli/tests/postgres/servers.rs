@@ -90,6 +90,7 @@ fn start(builder: &PostgresBuilder) -> PostgresServer {
     server
 }
 
+/// With time for a busy machine.
 fn url(server: &PostgresServer, role: &str, schema: &str) -> String {
-    format!("{}?schema={schema}", server.url(role, "app"))
+    format!("{}?schema={schema}&call_limit_ms=10000", server.url(role, "app"))
 }
