@@ -6,7 +6,8 @@ use libtest_mimic::Trial;
 use crate::{
     refused::refused,
     site::{
-        LONG, Outcome, Shared, Site, connect, goes_on, is_lost, kind, ttl, until, until_told, works,
+        LONG, Locks, Outcome, Shared, Site, connect, goes_on, is_lost, kind, ttl, until,
+        until_told, works,
     },
 };
 
@@ -49,17 +50,38 @@ async fn another_store(site: Site) -> Outcome {
     let locks = site.locks().await?;
     let guard = locks.acquire("a").ttl(ttl(60_000)).await?;
     let before = guard.store_id();
+    by_both(&site, &locks).await?;
     site.drop_tables()?;
     until_told(&locks, ErrorKind::Invalid, &[ADVICE]).await?;
     site.make_tables()?;
     let words = ["another one than before", "counts its tokens anew"];
-    until_told(&locks, ErrorKind::Corrupt, &words).await?;
+    let asking = (0..20).map(|_| {
+        let locks = locks.clone();
+        tokio::spawn(async move { until_told(&locks, ErrorKind::Corrupt, &words).await })
+    });
+    for asking in asking.collect::<Vec<_>>() {
+        asking.await??;
+    }
     assert_ne!(kind(guard.release().await), None);
     let anew = site.locks().await?;
     let guard = anew.acquire("a").wait(LONG).await?;
     assert_ne!(guard.store_id(), before);
     guard.release().await?;
     until_told(&locks, ErrorKind::Corrupt, &words).await
+}
+
+/// What many ask together goes by both connections for requests.
+async fn by_both(site: &Site, locks: &Locks) -> Outcome {
+    while site.connections().await? < 2 {
+        let asking = (0..200).map(|number| {
+            let locks = locks.clone();
+            tokio::spawn(async move { locks.try_acquire(format!("n{number}").as_str()).await })
+        });
+        for asking in asking.collect::<Vec<_>>() {
+            asking.await??.release().await?;
+        }
+    }
+    Ok(())
 }
 
 async fn newer(site: Site) -> Outcome {

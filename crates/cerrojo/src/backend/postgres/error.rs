@@ -104,7 +104,7 @@ const NEVER: [SqlState; 12] = [
 const UNKNOWN: [SqlState; 3] =
     [SqlState::ADMIN_SHUTDOWN, SqlState::CRASH_SHUTDOWN, SqlState::TRANSACTION_RESOLUTION_UNKNOWN];
 
-/// After which a connection is greeted anew: a primary that has become a standby, for another one is the primary now; and tables
+/// After which all connections are greeted anew: a primary that has become a standby, for another one is the primary now; and tables
 /// that were dropped, for those that come after them are another store.
 const ANOTHER: [SqlState; 4] = [
     SqlState::READ_ONLY_SQL_TRANSACTION,
@@ -161,6 +161,11 @@ impl PgError {
             }
             _ => false,
         }
+    }
+
+    /// Whether another store may be there, or comes to be.
+    pub(super) fn doubts_store(&self) -> bool {
+        matches!(self, Self::Call(error) if error.code().is_some_and(|code| ANOTHER.contains(code)))
     }
 
     /// Whether a row was not to be had in time.

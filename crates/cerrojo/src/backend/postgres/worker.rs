@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use tokio::sync::watch;
 use tokio_postgres::{Row, types::Type};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -48,6 +49,8 @@ struct Shared {
     /// Which of the tasks there are: those of a runtime that has ended are gone.
     tasks: [AtomicBool; WORKERS],
     connected: AtomicUsize,
+    /// Sent when one connection has learned that the store may be another one: all of them are greeted anew.
+    doubt: watch::Sender<()>,
     ended: CancellationToken,
 }
 
@@ -58,6 +61,15 @@ impl Shared {
             store if *store == about.store => Ok((wire, about.clock)),
             _ => Err(PgError::AnotherStore),
         }
+    }
+
+    /// Whether the connection that brought this answer is of further use.
+    fn is_fine<T>(&self, answer: &Result<T, PgError>) -> bool {
+        let Err(error) = answer else { return true };
+        if error.doubts_store() {
+            self.doubt.send_replace(());
+        }
+        error.leaves_connection()
     }
 }
 
@@ -71,6 +83,7 @@ impl Workers {
             store: OnceLock::new(),
             tasks: Default::default(),
             connected: AtomicUsize::new(0),
+            doubt: watch::Sender::default(),
             ended: ended.clone(),
         };
         Self { shared: Arc::new(shared), _ends: ended.drop_guard() }
@@ -164,6 +177,7 @@ impl Drop for Connected {
 struct Worker {
     shared: Arc<Shared>,
     connected: Option<Connected>,
+    doubt: watch::Receiver<()>,
     rest: Duration,
     /// The first of them prunes, now and then.
     sweep: Option<Sweep>,
@@ -172,7 +186,8 @@ struct Worker {
 impl Worker {
     fn new(shared: &Arc<Shared>, number: usize) -> Self {
         let sweep = (number == 0).then(Sweep::default);
-        Self { shared: Arc::clone(shared), connected: None, rest: REST.0, sweep }
+        let doubt = shared.doubt.subscribe();
+        Self { shared: Arc::clone(shared), connected: None, doubt, rest: REST.0, sweep }
     }
 
     async fn work(mut self, running: Running) {
@@ -196,6 +211,7 @@ impl Worker {
             Some(connected) => {
                 let load = tokio::select! {
                     biased;
+                    _ = self.doubt.changed() => None,
                     load = self.shared.queue.take() => Some(load),
                     _ = connected.wire.hear() => None,
                 };
@@ -208,6 +224,7 @@ impl Worker {
     }
 
     async fn connect(&mut self) {
+        self.doubt.mark_unchanged();
         match self.shared.dial().await {
             Ok(wire) => {
                 self.connected = Some(Connected::new(&self.shared, wire));
@@ -247,7 +264,7 @@ impl Worker {
                     patience = PATIENCE;
                 }
                 Job::Query(query, promise) => {
-                    is_fine = query_for(&mut connected.wire, &query, promise).await;
+                    is_fine = query_for(connected, &query, promise).await;
                 }
             }
         }
@@ -265,7 +282,7 @@ impl Worker {
 }
 
 /// Answers whether the connection is of further use.
-async fn query_for(wire: &mut Wire, query: &Query, promise: Promise<Vec<Row>>) -> bool {
+async fn query_for(connected: &mut Connected, query: &Query, promise: Promise<Vec<Row>>) -> bool {
     promise.note_sent();
     let parameters: Vec<Parameter<'_>> = query
         .parameters
@@ -278,8 +295,8 @@ async fn query_for(wire: &mut Wire, query: &Query, promise: Promise<Vec<Row>>) -
             }
         })
         .collect();
-    let rows = wire.query(promise.until, &query.statement, &parameters).await;
-    let is_fine = rows.as_ref().map_or_else(PgError::leaves_connection, |_| true);
+    let rows = connected.wire.query(promise.until, &query.statement, &parameters).await;
+    let is_fine = connected.shared.is_fine(&rows);
     promise.keep(rows);
     is_fine
 }
@@ -304,7 +321,7 @@ async fn ask_for(
         Err(error) if error.is_impatience() => Ok(vec![Answer::Busy; asks.len()]),
         rows => rows.and_then(|rows| batch.answers(&rows)),
     };
-    let is_fine = answers.as_ref().map_or_else(PgError::leaves_connection, |_| true);
+    let is_fine = connected.shared.is_fine(&answers);
     answer_all(promises, answers);
     is_fine
 }
