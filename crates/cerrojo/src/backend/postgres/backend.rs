@@ -228,9 +228,9 @@ impl Postgres {
         let mut pause = Pause::default();
         loop {
             let channel = ears.channel();
-            let held = match self.attempt(request, Some(channel.clone())).await? {
+            let (asked, held) = match self.attempt(request, Some(channel.clone())).await? {
                 (asked, Answer::Granted(number)) => return self.granted(request, number, asked),
-                (_, Answer::Held(held)) => held,
+                (asked, Answer::Held(held)) => (asked, held),
                 _ if still_waits(request, pause.next()).await.is_some() => continue,
                 _ => return self.busy_to_the_end(request).await,
             };
@@ -244,7 +244,7 @@ impl Postgres {
                 false => ears.ask_again_in(held.ask_again_in()),
             });
             match still_waits(request, place.due()).await {
-                Some(Some(yours)) => match self.handed_over(request, yours)? {
+                Some(Some(yours)) => match self.handed_over(request, yours, asked)? {
                     Some(lease) => return Ok(Acquired::Granted(lease)),
                     None => place.listen(),
                 },
@@ -257,8 +257,16 @@ impl Postgres {
         }
     }
 
-    /// None: the news say too little, and the store is asked.
-    fn handed_over(&self, request: &Request, yours: Yours) -> Result<Option<PostgresLease>> {
+    /// None: the news say too little, or come from before the store's latest answer, by which it was not ours any more; the store is asked.
+    fn handed_over(
+        &self,
+        request: &Request,
+        yours: Yours,
+        asked: Instant,
+    ) -> Result<Option<PostgresLease>> {
+        if yours.asked < asked {
+            return Ok(None);
+        }
         let Some(number) = yours.number.and_then(NonZeroU64::new) else {
             return Ok(None);
         };
