@@ -43,6 +43,8 @@ fn all(shared: &Shared) -> Vec<Trial> {
         waiters::who_asks_while_the_lock_is_released_is_not_left_waiting,
         waiters::who_asks_while_the_lock_is_broken_is_not_left_waiting,
         waiters::a_release_is_asked_again_until_the_row_is_nobodys,
+        waiters::news_from_before_the_latest_request_are_not_taken_for_a_grant,
+        tokens::a_grant_whose_owner_was_granted_anew_is_lost_at_its_next_renewal,
         tokens::a_grant_that_met_a_new_row_has_the_greater_token,
         tokens::a_grant_that_met_a_taken_row_has_the_greater_token,
         tokens::a_grant_that_met_a_pruned_row_has_the_greater_token,

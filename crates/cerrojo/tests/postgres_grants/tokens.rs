@@ -1,8 +1,10 @@
 //! Tokens of a name rise, whatever becomes of its row between the request and the grant.
 
+use cerrojo::Instant;
+
 use crate::{
     session::{Ask, acquire, prune, release},
-    site::{Outcome, Shared, Site},
+    site::{Outcome, Shared, Site, soon, ttl},
 };
 
 const NAME: &str = "a";
@@ -42,6 +44,22 @@ async fn overtaken(site: &Site, take_row: &str) -> Outcome {
         assert_eq!(later.until_not_busy(&acquire(&[LATER])).await?, "granted");
     }
     assert!(observer.token(NAME).await? > token);
+    Ok(())
+}
+
+/// By a late request of its owner, say.
+pub(crate) async fn a_grant_whose_owner_was_granted_anew_is_lost_at_its_next_renewal(
+    shared: Shared,
+) -> Outcome {
+    let site = shared.site()?;
+    let guard = site.locks().await?.acquire(NAME).ttl(ttl(9_000)).await?;
+    let session = site.session().await?;
+    session
+        .ask("UPDATE \"cerrojo\".\"lock\" SET token = \"cerrojo\".\"lock_next_token\"()")
+        .await?;
+    let end = guard.valid_until().ok_or("it is lost already")?;
+    soon("a loss", guard.lost()).await?;
+    assert!(Instant::now() < end, "nobody looked at the token");
     Ok(())
 }
 

@@ -92,3 +92,31 @@ pub(crate) async fn a_release_is_asked_again_until_the_row_is_nobodys(shared: Sh
     assert!(next.token() > token);
     Ok(next.release().await?)
 }
+
+/// News of a hand-over that ended before the waiter's latest request: another has the lock, and the waiter is in the line.
+pub(crate) async fn news_from_before_the_latest_request_are_not_taken_for_a_grant(
+    shared: Shared,
+) -> Outcome {
+    let site = shared.site()?;
+    let (locks, others, somebody) =
+        (site.locks().await?, site.locks().await?, site.session().await?);
+    let guard = locks.acquire(NAME).await?;
+    let token = guard.token();
+    let waiter = tokio::spawn(async move { others.acquire(NAME).wait(LONG).await });
+    let heard = "SELECT count(*) FROM \"cerrojo\".\"lock_waiter\" WHERE channel <> ''";
+    eventually("a waiter that hears", async || Ok(somebody.number(heard).await? == 1)).await?;
+    let asked = "SELECT asked FROM \"cerrojo\".\"lock_waiter\"";
+    let before = somebody.number(asked).await?;
+    somebody
+        .ask(
+            "SELECT pg_notify(channel, concat_ws(' ', 'granted', 2000, asked - 1, 7, replace(owner::text, '-', '')))
+             FROM \"cerrojo\".\"lock_waiter\"",
+        )
+        .await?;
+    eventually("a request", async || Ok(somebody.number(asked).await? > before)).await?;
+    assert!(!waiter.is_finished());
+    guard.release().await?;
+    let next = soon("the waiter", waiter).await???;
+    assert!(next.token() > token);
+    Ok(next.release().await?)
+}
