@@ -124,13 +124,18 @@ fn chain(error: &dyn StdError) -> String {
     let mut message = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
-        let why = error.to_string();
-        if !message.contains(&why) {
-            message += &format!(": {why}");
+        if !is_said(&message, error) {
+            message += &format!(": {error}");
         }
         cause = error.source();
     }
     message
+}
+
+/// Whether a message has an error's text in it, or that of one of its causes, which the error may only dress up.
+fn is_said(message: &str, error: &dyn StdError) -> bool {
+    message.contains(&error.to_string())
+        || error.source().is_some_and(|cause| is_said(message, cause))
 }
 
 fn failure_json(failure: &Failure) -> String {

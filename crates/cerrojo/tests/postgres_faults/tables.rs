@@ -16,6 +16,7 @@ pub(crate) fn trials(shared: &Shared) -> Vec<Trial> {
         shared.trial("a_store_that_is_not_there_is_told_and_how_to_make_it", missing),
         shared.trial("tables_dropped_under_a_client_are_told_and_the_lock_is_lost", dropped),
         shared.trial("tables_made_anew_are_another_store", another_store),
+        shared.trial("tables_made_anew_behind_a_clients_back_are_another_store", unasked),
         shared.trial("a_store_of_a_newer_version_is_told", newer),
         shared.trial("tables_may_be_made_again_and_again_while_they_are_used", made_again),
     ]
@@ -68,6 +69,18 @@ async fn another_store(site: Site) -> Outcome {
     assert_ne!(guard.store_id(), before);
     guard.release().await?;
     until_told(&locks, ErrorKind::Corrupt, &words).await
+}
+
+/// No request has met the gap, and the connections are still there.
+async fn unasked(site: Site) -> Outcome {
+    let locks = site.locks().await?;
+    by_both(&site, &locks).await?;
+    site.drop_tables()?;
+    site.make_tables()?;
+    assert_eq!(site.connections().await?, 2);
+    let granted = locks.try_acquire("a").await;
+    assert!(granted.is_err(), "{granted:?}");
+    until_told(&locks, ErrorKind::Corrupt, &["another one than before"]).await
 }
 
 /// What many ask together goes by both connections for requests.

@@ -140,6 +140,7 @@ pub(crate) fn acquire(asks: &[Ask]) -> String {
         array(asks, "text", |_| "''".to_owned()),
         array(asks, "text", |ask| channel(ask).to_owned()),
         array(asks, "bigint", |_| "1".to_owned()),
+        "'\"cerrojo\".\"lock\"'::regclass::oid::bigint".to_owned(),
         i64::MAX.to_string(),
         PATIENCE_MS.to_owned(),
     ];

@@ -23,8 +23,8 @@ use crate::{
     sql::Names,
 };
 
-/// A renewal is given a sixth of its TTL, and this at least.
-const RENEWAL_LIMIT_MIN: Duration = Duration::from_millis(100);
+/// A renewal is given a sixth of its TTL, and this at least: a server that is merely slow does not get another connection to make.
+const RENEWAL_LIMIT_MIN: Duration = Duration::from_millis(250);
 /// How long a request that does not wait asks again for a name whose row somebody's transaction holds.
 const BUSY_PATIENCE: Duration = Duration::from_millis(200);
 /// Between two such requests, at first and at most.
@@ -87,14 +87,19 @@ impl Inner {
         }
     }
 
+    /// What a renewal is given: after two without an answer there is time for a third, on a new connection.
+    pub(super) fn renewal_limit(&self, ttl: Ttl) -> Duration {
+        (ttl.get() / 6).max(RENEWAL_LIMIT_MIN).min(self.call_limit)
+    }
+
     /// The grant's number and from when the TTL counts; none: it is not this owner's.
     pub(super) async fn renew(
         &self,
         name: &LockName,
         owner: OwnerId,
         ttl: Ttl,
+        limit: Duration,
     ) -> Result<Option<(NonZeroU64, Instant)>> {
-        let limit = (ttl.get() / 6).max(RENEWAL_LIMIT_MIN).min(self.call_limit);
         let ask = Ask { name: name.clone(), owner, what: What::Renew { ttl } };
         let counted_from = Instant::now();
         match self.ask_until_free(ask, limit).await.map_err(|error| error.at(&self.place))? {
@@ -337,7 +342,8 @@ impl Backend for Postgres {
     }
 
     async fn resume(&self, name: &LockName, owner: OwnerId, ttl: Ttl) -> Result<PostgresLease> {
-        let Some((number, counted_from)) = self.inner.renew(name, owner, ttl).await? else {
+        let renewed = self.inner.renew(name, owner, ttl, self.inner.call_limit).await?;
+        let Some((number, counted_from)) = renewed else {
             return Err(not_held(name));
         };
         Ok(PostgresLease {

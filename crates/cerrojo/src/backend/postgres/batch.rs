@@ -37,7 +37,7 @@ pub(super) enum What {
 
 /// The functions, in the order in which a statement runs them: what lasts least comes first.
 const FUNCTIONS: [Function; 3] = [
-    Function { name: "acquire", arrays: 6, numbers: 2 },
+    Function { name: "acquire", arrays: 6, numbers: 3 },
     Function { name: "renew", arrays: 3, numbers: 1 },
     Function { name: "release", arrays: 2, numbers: 1 },
 ];
@@ -96,14 +96,23 @@ impl Columns {
 pub(super) struct Batch {
     columns: [Columns; 3],
     size: usize,
-    /// Until when grants may be made, by the server's clock, and how long a request that is alone waits for its row.
-    numbers: [i64; 2],
+    numbers: [i64; 3],
+}
+
+/// What holds for a batch as a whole.
+pub(super) struct Terms {
+    /// The tables that are to grant.
+    pub(super) table: i64,
+    /// Until when grants may be made, by the server's clock.
+    pub(super) until_us: i64,
+    /// How long a request that is alone waits for its row.
+    pub(super) patience: Duration,
 }
 
 impl Batch {
-    pub(super) fn of(asks: &[Ask], until_us: i64, patience: Duration) -> Self {
-        let patience_ms = i64::try_from(patience.as_millis()).unwrap_or(0);
-        let numbers = [until_us, patience_ms];
+    pub(super) fn of(asks: &[Ask], terms: &Terms) -> Self {
+        let patience_ms = i64::try_from(terms.patience.as_millis()).unwrap_or(0);
+        let numbers = [terms.table, terms.until_us, patience_ms];
         let mut batch = Self { columns: Default::default(), size: asks.len(), numbers };
         let mut order: Vec<_> = asks.iter().enumerate().collect();
         // All batches go through names in the same order.
@@ -197,7 +206,7 @@ mod tests {
         let ttl = Ttl::secs(1).unwrap();
         let asks =
             [ask("c", What::Release), ask("b", What::Renew { ttl }), ask("a", What::Release)];
-        let batch = Batch::of(&asks, 0, Duration::ZERO);
+        let batch = Batch::of(&asks, &Terms { table: 0, until_us: 0, patience: Duration::ZERO });
         assert_eq!(
             batch.statement(&Names::of("lock")),
             "SELECT 1 AS function, * FROM \"cerrojo\".\"lock_renew\"($1, $2::uuid[], $3, $4) UNION ALL \

@@ -20,18 +20,17 @@ pub(super) enum PgError {
     Roots(String),
     #[error("TLS cannot be set up: {0}")]
     Tls(#[source] rustls::Error),
-    // The driver's own chain would say again what `said` has said: it is no source of these.
     #[error("cannot connect{}", said(.0))]
-    Dial(tokio_postgres::Error),
+    Dial(#[source] tokio_postgres::Error),
     #[error("no connection within {0:?}")]
     DialTooSlow(Duration),
     /// One failure of several requests.
     #[error(transparent)]
     Shared(Arc<PgError>),
     #[error("the call failed{}", said(.0))]
-    Call(tokio_postgres::Error),
+    Call(#[source] tokio_postgres::Error),
     #[error("the tables were not made{}", said(.0))]
-    Init(tokio_postgres::Error),
+    Init(#[source] tokio_postgres::Error),
     #[error("the server has closed the connection")]
     Closed,
     #[error("no answer within {0:?}")]
@@ -83,6 +82,7 @@ const NOT_READ_COMMITTED: &str = "CR001";
 pub(super) const STALE: &str = "CR002";
 pub(super) const LOST: &str = "CR003";
 const NEWER: &str = "CR004";
+const OTHER_TABLES: &str = "CR006";
 
 /// What will never work until somebody changes something.
 const NEVER: [SqlState; 12] = [
@@ -106,12 +106,7 @@ const UNKNOWN: [SqlState; 3] =
 
 /// After which all connections are greeted anew: a primary that has become a standby, for another one is the primary now; and tables
 /// that were dropped, for those that come after them are another store.
-const ANOTHER: [SqlState; 4] = [
-    SqlState::READ_ONLY_SQL_TRANSACTION,
-    SqlState::UNDEFINED_FUNCTION,
-    SqlState::UNDEFINED_TABLE,
-    SqlState::INVALID_SCHEMA_NAME,
-];
+const ANOTHER: [&str; 5] = ["25006", "42883", "42P01", "3F000", OTHER_TABLES];
 
 impl PgError {
     /// The error that the user sees, naming the server.
@@ -157,7 +152,8 @@ impl PgError {
     pub(super) fn leaves_connection(&self) -> bool {
         match self {
             Self::Call(error) => {
-                error.code().is_some_and(|code| !UNKNOWN.contains(code) && !ANOTHER.contains(code))
+                let code = error.code();
+                code.is_some_and(|code| !UNKNOWN.contains(code) && !ANOTHER.contains(&code.code()))
             }
             _ => false,
         }
@@ -165,7 +161,10 @@ impl PgError {
 
     /// Whether another store may be there, or comes to be.
     pub(super) fn doubts_store(&self) -> bool {
-        matches!(self, Self::Call(error) if error.code().is_some_and(|code| ANOTHER.contains(code)))
+        match self {
+            Self::Call(error) => error.code().is_some_and(|code| ANOTHER.contains(&code.code())),
+            _ => false,
+        }
     }
 
     /// Whether a row was not to be had in time.
@@ -219,7 +218,9 @@ impl PgError {
 /// What the server or the system said, which the driver leaves to the source.
 fn said(error: &tokio_postgres::Error) -> String {
     match error.as_db_error() {
-        Some(said) => format!(": {} (SQLSTATE {})", said.message(), said.code().code()),
+        Some(said) => {
+            format!(": {}: {} (SQLSTATE {})", said.severity(), said.message(), said.code().code())
+        }
         None => match error.source() {
             Some(source) => format!(": {source}"),
             None => format!(": {error}"),

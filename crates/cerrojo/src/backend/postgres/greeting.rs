@@ -9,6 +9,8 @@ use crate::{StoreId, clock::Instant, sql::Names};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct About {
     pub(super) store: StoreId,
+    /// What a request for a grant shows.
+    pub(super) table: i64,
     pub(super) clock: ServerClock,
 }
 
@@ -36,5 +38,6 @@ pub(super) async fn greet(client: &Client, names: &Names) -> Result<About, PgErr
     }
     let store = store.replace('-', "").parse().map_err(|_| PgError::Answer("a store id".into()))?;
     let micros = row.try_get("clock_us").map_err(PgError::Call)?;
-    Ok(About { store, clock: ServerClock { read_at: Instant::now(), micros } })
+    let table = row.try_get("table_oid").map_err(PgError::Call)?;
+    Ok(About { store, table, clock: ServerClock { read_at: Instant::now(), micros } })
 }

@@ -48,7 +48,8 @@ impl Lease for PostgresLease {
     }
 
     async fn renew(&mut self) -> Result<()> {
-        let renewed = self.store.renew(&self.name, self.owner, self.whole_ttl).await?;
+        let limit = self.store.renewal_limit(self.whole_ttl);
+        let renewed = self.store.renew(&self.name, self.owner, self.whole_ttl, limit).await?;
         // A late request of ours may have been granted it anew, by a token that nobody was told: this grant has ended.
         let Some((_, counted_from)) = renewed.filter(|(number, _)| *number == self.grant.number)
         else {

@@ -35,8 +35,9 @@ impl<T> Promise<T> {
         drop(self.answer.send(answer));
     }
 
+    /// What is sent with no time left for an answer costs the connection.
     fn is_wanted(&self) -> bool {
-        !self.answer.is_closed()
+        !self.answer.is_closed() && Instant::now() < self.until
     }
 
     pub(super) fn note_sent(&self) {
@@ -65,13 +66,15 @@ pub(super) enum Job {
     /// The same, alone, and waiting for its row.
     Patient(Ask, Promise<Answer>),
     Query(Query, Promise<Vec<Row>>),
+    /// Nothing but whether there is a connection.
+    Hello(Promise<()>),
 }
 
 impl Job {
     fn name(&self) -> Option<&LockName> {
         match self {
             Self::Ask(ask, _) | Self::Patient(ask, _) => Some(&ask.name),
-            Self::Query(..) => None,
+            Self::Query(..) | Self::Hello(_) => None,
         }
     }
 
@@ -79,6 +82,7 @@ impl Job {
         match self {
             Self::Ask(_, promise) | Self::Patient(_, promise) => promise.is_wanted(),
             Self::Query(_, promise) => promise.is_wanted(),
+            Self::Hello(promise) => promise.is_wanted(),
         }
     }
 
@@ -86,6 +90,7 @@ impl Job {
         match self {
             Self::Ask(_, promise) | Self::Patient(_, promise) => promise.keep(Err(error)),
             Self::Query(_, promise) => promise.keep(Err(error)),
+            Self::Hello(promise) => promise.keep(Err(error)),
         }
     }
 }
@@ -159,7 +164,7 @@ impl State {
         let (mut taken, mut left) = (Vec::new(), VecDeque::new());
         while let Some(job) = self.waiting.pop_front() {
             match &job {
-                Job::Query(..) if taken.is_empty() => {
+                Job::Query(..) | Job::Hello(_) if taken.is_empty() => {
                     taken.push(job);
                     break;
                 }
@@ -187,6 +192,10 @@ impl Queue {
 
     pub(super) async fn query(&self, query: Query, until: Instant) -> Result<Vec<Row>, PgError> {
         self.submit(|promise| Job::Query(query, promise), until).await
+    }
+
+    pub(super) async fn hello(&self, until: Instant) -> Result<(), PgError> {
+        self.submit(Job::Hello, until).await
     }
 
     /// Dropped before it is sent, it is never sent.

@@ -14,12 +14,12 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{
     answer::Answer,
-    batch::{Ask, Batch},
+    batch::{Ask, Batch, Terms},
     config::Config,
     dial::{Parameter, Wire},
     error::PgError,
+    greeting::About,
     queue::{Job, Load, Promise, Query, Queue, Value},
-    server_clock::ServerClock,
     sweep::Sweep,
 };
 use crate::{
@@ -55,10 +55,10 @@ struct Shared {
 }
 
 impl Shared {
-    async fn dial(&self) -> Result<(Wire, ServerClock), PgError> {
+    async fn dial(&self) -> Result<(Wire, About), PgError> {
         let (wire, about) = Wire::dial_store(&self.config).await?;
         match self.store.get_or_init(|| about.store) {
-            store if *store == about.store => Ok((wire, about.clock)),
+            store if *store == about.store => Ok((wire, about)),
             _ => Err(PgError::AnotherStore),
         }
     }
@@ -112,10 +112,8 @@ impl Workers {
     /// Ready when a store of locks has let us in.
     pub(super) async fn connect(&self) -> Result<(), PgError> {
         self.start();
-        let query = Query { statement: "SELECT 1".to_owned(), parameters: Vec::new() };
         // Long enough for the reason why not.
-        let until = Instant::now() + 3 * self.shared.config.dial_limit();
-        self.shared.queue.query(query, until).await.map(drop)
+        self.shared.queue.hello(Instant::now() + 3 * self.shared.config.dial_limit()).await
     }
 
     /// Which store this is, once there was a connection.
@@ -158,13 +156,13 @@ impl Drop for Running {
 struct Connected {
     shared: Arc<Shared>,
     wire: Wire,
-    clock: ServerClock,
+    about: About,
 }
 
 impl Connected {
-    fn new(shared: &Arc<Shared>, (wire, clock): (Wire, ServerClock)) -> Self {
+    fn new(shared: &Arc<Shared>, (wire, about): (Wire, About)) -> Self {
         shared.connected.fetch_add(1, Ordering::Relaxed);
-        Self { shared: Arc::clone(shared), wire, clock }
+        Self { shared: Arc::clone(shared), wire, about }
     }
 }
 
@@ -263,6 +261,7 @@ impl Worker {
                     asks.push((ask, promise));
                     patience = PATIENCE;
                 }
+                Job::Hello(promise) => promise.keep(Ok(())),
                 Job::Query(query, promise) => {
                     is_fine = query_for(connected, &query, promise).await;
                 }
@@ -311,11 +310,12 @@ async fn ask_for(
     // Nobody's request is late because of a neighbour's: the connection is given up at the first limit.
     let until = promises.iter().map(|promise| promise.until).min();
     let until = until.unwrap_or_else(Instant::now);
-    let batch = Batch::of(&asks, connected.clock.at(until), patience);
+    let About { table, clock, .. } = connected.about;
+    let batch = Batch::of(&asks, &Terms { table, until_us: clock.at(until), patience });
     let statement = batch.statement(&connected.shared.config.names);
     let rows = connected.wire.query(until, &statement, &batch.parameters()).await;
     if let Ok(rows) = &rows {
-        connected.clock = Batch::clock(rows, Instant::now()).unwrap_or(connected.clock);
+        connected.about.clock = Batch::clock(rows, Instant::now()).unwrap_or(clock);
     }
     let answers = match rows {
         Err(error) if error.is_impatience() => Ok(vec![Answer::Busy; asks.len()]),

@@ -3,6 +3,7 @@
 -- One array for each column of the batch; names in order, each once. `channels`: NULL: the request does not wait; empty: it waits and
 -- polls; else it waits, and is told there. `asked` is the asker's own time. `until_us`: when the server's clock shows more than that many
 -- microseconds since the epoch, the asker has given up, and nothing is done: every outcome is then `late`. `patience_ms`: see lock_begin.
+-- `table_oid`: what lock_about has said: tables that were made anew are another store, and grant nothing to those who know the old one.
 
 -- One name that was not simply free. A row that somebody else is making is waited for for `making_ms`.
 CREATE OR REPLACE FUNCTION "cerrojo"."lock_ask"(
@@ -86,7 +87,8 @@ END
 $$;
 
 CREATE OR REPLACE FUNCTION "cerrojo"."lock_acquire"(
-    names text[], owners uuid[], ttls_ms bigint[], identities text[], channels text[], asked bigint[], until_us bigint, patience_ms bigint,
+    names text[], owners uuid[], ttls_ms bigint[], identities text[], channels text[], asked bigint[], table_oid bigint, until_us bigint,
+    patience_ms bigint,
     OUT requests bigint[], OUT outcomes text[], OUT tokens bigint[], OUT held text[], OUT clock_us bigint
 )
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
@@ -99,6 +101,9 @@ DECLARE
     making_ms text := '50';
     ask record;
 BEGIN
+    IF table_oid <> '"cerrojo"."lock"'::regclass::oid::bigint THEN
+        RAISE EXCEPTION 'these tables are another store than those that were greeted' USING ERRCODE = 'CR006';
+    END IF;
     clock_us := "cerrojo"."lock_begin"(names[1], patience_ms);
     IF clock_us > until_us THEN
         SELECT array_agg(r.request), array_agg('late'::text), array_agg(NULL::bigint), array_agg(NULL::text)

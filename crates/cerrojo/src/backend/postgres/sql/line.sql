@@ -37,10 +37,13 @@ DECLARE
 BEGIN
     IF has_to_last THEN
         ignored := set_config('cerrojo.lasts', 'yes', true);
-        IF current_setting('synchronous_commit') NOT IN ('on', 'remote_apply') THEN
+        IF 'remote_apply' IN (current_setting('synchronous_commit'), current_setting('cerrojo.before', true)) THEN
+            ignored := set_config('synchronous_commit', 'remote_apply', true);
+        ELSIF current_setting('synchronous_commit') <> 'on' THEN
             ignored := set_config('synchronous_commit', 'on', true);
         END IF;
-    ELSIF current_setting('cerrojo.lasts', true) IS DISTINCT FROM 'yes' THEN
+    ELSIF current_setting('cerrojo.lasts', true) IS DISTINCT FROM 'yes' AND current_setting('synchronous_commit') <> 'off' THEN
+        ignored := set_config('cerrojo.before', current_setting('synchronous_commit'), true);
         ignored := set_config('synchronous_commit', 'off', true);
     END IF;
 END

@@ -76,7 +76,11 @@ BEGIN
 END
 $$;
 
--- Which store this is, and whether it was brought here from another cluster. The one function that every version has.
-CREATE OR REPLACE FUNCTION "cerrojo"."lock_about"(OUT version integer, OUT store_id uuid, OUT is_moved boolean)
+-- Which store this is, whether it was brought here from another cluster, and what a request for a grant shows. The one function that every
+-- version has.
+CREATE OR REPLACE FUNCTION "cerrojo"."lock_about"(
+    OUT version integer, OUT store_id uuid, OUT is_moved boolean, OUT table_oid bigint
+)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$ SELECT version, store_id, cluster <> (SELECT system_identifier FROM pg_control_system()) FROM "cerrojo"."lock_store" $$;
+AS $$ SELECT version, store_id, cluster <> (SELECT system_identifier FROM pg_control_system()),
+    '"cerrojo"."lock"'::regclass::oid::bigint FROM "cerrojo"."lock_store" $$;
