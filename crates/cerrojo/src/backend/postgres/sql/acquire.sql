@@ -95,7 +95,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan
     SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 AS $$
 DECLARE
-    free text[];
+    free bigint[];
     answer "cerrojo"."lock_answer";
     is_lasting boolean;
     making_ms text := '50';
@@ -112,16 +112,17 @@ BEGIN
     END IF;
     -- A statement of its own, so that the next one sees what was committed before these rows were locked.
     free := ARRAY(
-        SELECT l.name FROM "cerrojo"."lock" l
-        WHERE l.name = ANY (names) AND NOT l.waiting AND (l.owner IS NULL OR l.expires_at <= clock_timestamp())
-        ORDER BY l.name FOR UPDATE SKIP LOCKED);
+        SELECT r.request FROM unnest(names) WITH ORDINALITY AS r (name, request)
+        JOIN "cerrojo"."lock" l ON l.name = r.name
+        WHERE NOT l.waiting AND (l.owner IS NULL OR l.expires_at <= clock_timestamp())
+        ORDER BY l.name FOR UPDATE OF l SKIP LOCKED);
     WITH granted AS (
         UPDATE "cerrojo"."lock" l
         SET owner = r.owner, token = "cerrojo"."lock_next_token"(), granted_at = clock_timestamp(),
             expires_at = clock_timestamp() + r.ttl_ms * interval '1 ms', ttl_ms = r.ttl_ms, broken = false,
             identity = r.identity
         FROM unnest(names, owners, ttls_ms, identities) WITH ORDINALITY AS r (name, owner, ttl_ms, identity, request)
-        WHERE l.name = r.name AND r.name = ANY (free)
+        WHERE l.name = r.name AND r.request = ANY (free)
         RETURNING r.request, l.token)
     SELECT array_agg(g.request), array_agg('granted'::text), array_agg(g.token), array_agg(NULL::text)
     INTO requests, outcomes, tokens, held FROM granted g;
