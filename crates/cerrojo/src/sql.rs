@@ -5,6 +5,9 @@ use crate::error::{Error, ErrorKind, Result};
 /// So that the longest name that is made of it fits PostgreSQL's 63 bytes.
 const LEN_MAX: usize = 40;
 
+/// What is appended to the name of a table for what belongs to it.
+const TAKEN: [&str; 5] = ["_waiter", "_token", "_store", "_answer", "_holding"];
+
 /// A schema, and the table in it whose name all others begin with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Names {
@@ -25,7 +28,10 @@ impl Names {
     }
 
     pub(crate) fn with_table(self, table: String) -> Result<Self, String> {
-        Ok(Self { table: checked("table", table)?, ..self })
+        match TAKEN.iter().find(|ending| table.ends_with(**ending)) {
+            Some(ending) => Err(format!("a table `..{ending}` would be in the way of another's")),
+            None => Ok(Self { table: checked("table", table)?, ..self }),
+        }
     }
 
     /// The text with these names in place of those that the files have.
@@ -84,7 +90,7 @@ mod tests {
 
     #[test]
     fn names_that_would_need_care_are_refused() {
-        for name in ["", "Lock", "1st", "a-b", "a\"b", "a b", &"a".repeat(41)] {
+        for name in ["", "Lock", "1st", "a-b", "a\"b", "a b", "lock_waiter", &"a".repeat(41)] {
             assert!(Names::of("lock").with_table(name.to_owned()).is_err(), "{name}");
         }
     }

@@ -6,6 +6,7 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use tokio::sync::{Notify, oneshot};
@@ -116,7 +117,9 @@ impl Drop for Load {
     fn drop(&mut self) {
         if !self.names.is_empty() {
             let mut state = self.queue.state();
-            state.under_way.retain(|name| !self.names.contains(name));
+            for name in &self.names {
+                state.under_way.remove(name);
+            }
             state.has_patient &= !self.is_patient;
             let more = !state.waiting.is_empty();
             drop(state);
@@ -204,7 +207,7 @@ impl Queue {
         job: impl FnOnce(Promise<T>) -> Job,
         until: Instant,
     ) -> Result<T, PgError> {
-        let limit = until.remaining();
+        let limit = to_millis(until.remaining());
         let is_sent = Arc::new(AtomicBool::new(false));
         let (answer, answered) = oneshot::channel();
         let promise = Promise { answer, until, is_sent: Arc::clone(&is_sent) };
@@ -253,4 +256,9 @@ impl Queue {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// As messages say it.
+fn to_millis(length: Duration) -> Duration {
+    Duration::from_millis(u64::try_from((length.as_micros() + 500) / 1_000).unwrap_or(u64::MAX))
 }
