@@ -14,6 +14,7 @@
 //! | [`Certificates`] | a throw-away authority, a server's and a client's certificate |
 //! | [`Proxy`] | a TCP proxy in front of a server: delays, holds, drops, cuts, resets, refuses, while it runs |
 //! | [`Port`] | a free port that stays one's own while nobody listens on it |
+//! | [`Shared`] | a server that several tests use: started by the first, stopped with the last |
 //! | [`need`] | whether a test whose program is missing is ignored or fails |
 //!
 //! Linux only. The shims need a C compiler (`cc`).
@@ -27,6 +28,7 @@ mod postgres;
 mod process;
 mod proxy;
 mod redis;
+mod shared;
 mod shim;
 mod time;
 
@@ -38,4 +40,5 @@ pub use postgres::{PgBouncer, PgBouncerBuilder, PostgresBackup, PostgresBuilder,
 pub use process::Process;
 pub use proxy::{Bytes, Counts, Direction, Proxy};
 pub use redis::{RedisBuilder, RedisClient, RedisCluster, RedisServer, Reply, Sentinels};
+pub use shared::Shared;
 pub use shim::{ClockSkew, PowerLoss};

@@ -137,6 +137,9 @@ mod redis;
 #[cfg(all(feature = "redis", target_os = "linux"))]
 #[path = "conformance/redlock.rs"]
 mod redlock;
+#[cfg(all(any(feature = "postgres", feature = "redis"), target_os = "linux"))]
+#[path = "conformance/servers.rs"]
+mod servers;
 
 /// The trials of a backend's first set-up and of its erased twin, and the table of what is left out.
 fn add<H: Harness>(harness: &H, all: &mut Vec<Trial>) -> Option<ExitCode> {

@@ -1,17 +1,16 @@
 //! The set-ups of PostgreSQL: one server each, started when the first trial wants it, with a table and a proxy for each trial.
 
-use std::{
-    process::ExitCode,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{process::ExitCode, sync::Arc};
 
 use cerrojo::{
-    Error, ErrorKind, OwnerId, Result,
+    OwnerId, Result,
     backend::postgres::Postgres,
     conformance::{Capabilities, Capability, Harness, Instance, Severed},
 };
-use cerrojo_testbed::{Certificates, Direction, PgBouncer, PostgresServer, Proxy, need};
+use cerrojo_testbed::{Certificates, PgBouncer, PostgresServer, Proxy, Shared, need};
 use libtest_mimic::Trial;
+
+use super::servers::{broken, ignored_if, severed};
 
 /// The role that uses the locks: it has no rights but those that `init` gives it.
 const ROLE: &str = "client";
@@ -37,35 +36,28 @@ enum Servers {
 pub(super) struct PostgresHarness {
     set_up: SetUp,
     /// Stopped with the last trial.
-    servers: Arc<Mutex<Option<Arc<Servers>>>>,
+    servers: Arc<Shared<Servers>>,
 }
 
 pub(super) struct PostgresInstance {
     url: String,
-    proxy: Arc<Proxy>,
+    proxies: [Arc<Proxy>; 1],
     _servers: Arc<Servers>,
 }
 
 /// The trials of all set-ups, or this process's part in one of them.
 pub(super) fn add(all: &mut Vec<Trial>) -> Option<ExitCode> {
-    for set_up in [SetUp::Plain, SetUp::PgBouncer, SetUp::Tls] {
-        let mut trials = Vec::new();
+    let (server, pooler) = (need("postgres").is_ignored(), need("pgbouncer").is_ignored());
+    [SetUp::Plain, SetUp::PgBouncer, SetUp::Tls].into_iter().find_map(|set_up| {
         let harness = PostgresHarness { set_up, servers: Arc::default() };
-        let (code, is_ignored) = match set_up {
-            SetUp::Plain => (super::add(&harness, &mut trials), need("postgres").is_ignored()),
-            SetUp::Tls => (super::add_alone(&harness, &mut trials), need("postgres").is_ignored()),
+        match set_up {
+            SetUp::Plain => ignored_if(server, all, |all| super::add(&harness, all)),
+            SetUp::Tls => ignored_if(server, all, |all| super::add_alone(&harness, all)),
             SetUp::PgBouncer => {
-                let missing = [need("postgres"), need("pgbouncer")];
-                let is_ignored = missing.iter().any(|need| need.is_ignored());
-                (super::add_alone(&harness, &mut trials), is_ignored)
+                ignored_if(server || pooler, all, |all| super::add_alone(&harness, all))
             }
-        };
-        if code.is_some() {
-            return code;
         }
-        all.extend(trials.into_iter().map(|trial| trial.with_ignored_flag(is_ignored)));
-    }
-    None
+    })
 }
 
 impl Servers {
@@ -121,27 +113,11 @@ impl Servers {
     }
 }
 
-impl PostgresHarness {
-    fn servers(&self) -> std::io::Result<Arc<Servers>> {
-        let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(servers) = &*servers {
-            return Ok(Arc::clone(servers));
-        }
-        let started = Arc::new(Servers::start(self.set_up)?);
-        *servers = Some(Arc::clone(&started));
-        Ok(started)
-    }
-}
-
 /// The tables are made by the owner of the database, as an administrator would: by psql.
 fn make(servers: &Servers, table: &str) -> Result<()> {
     let builder = Postgres::builder("postgres://ignored").table(table).grant_to(ROLE);
     let made = servers.server().superuser_sql(&builder.init_sql()?);
     made.map(drop).map_err(broken)
-}
-
-fn broken(error: std::io::Error) -> Error {
-    Error::new(ErrorKind::Unavailable, "the servers did not start").with_source(error)
 }
 
 impl Harness for PostgresHarness {
@@ -168,12 +144,12 @@ impl Harness for PostgresHarness {
     }
 
     async fn fresh(&self) -> Result<PostgresInstance> {
-        let servers = self.servers().map_err(broken)?;
+        let servers = self.servers.get_or_start(|| Servers::start(self.set_up)).map_err(broken)?;
         let table = format!("t{}", &OwnerId::random().to_hex()[..16]);
         make(&servers, &table)?;
         let proxy = servers.proxy().map_err(broken)?;
         let url = servers.url(&table, &proxy);
-        Ok(PostgresInstance { url, proxy: Arc::new(proxy), _servers: servers })
+        Ok(PostgresInstance { url, proxies: [Arc::new(proxy)], _servers: servers })
     }
 
     async fn open(&self, url: &str) -> Result<Postgres> {
@@ -192,16 +168,7 @@ impl Instance for PostgresInstance {
         Some(self.url.clone())
     }
 
-    /// A network that delivers nothing, as long as it lasts.
     fn sever(&self) -> Option<Severed> {
-        struct Heals(Arc<Proxy>);
-        impl Drop for Heals {
-            fn drop(&mut self) {
-                self.0.heal().expect("a proxy that heals");
-            }
-        }
-        self.proxy.hold(Direction::ToServer).ok()?;
-        self.proxy.hold(Direction::ToClient).ok()?;
-        Some(Severed::new(Heals(Arc::clone(&self.proxy))))
+        severed(&self.proxies)
     }
 }

@@ -1,17 +1,16 @@
 //! The set-ups of Redis: one server each, started when the first trial wants it, with a prefix and a proxy for each trial.
 
-use std::{
-    process::ExitCode,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{process::ExitCode, sync::Arc};
 
 use cerrojo::{
-    Error, ErrorKind, OwnerId, Result,
+    OwnerId, Result,
     backend::redis::Redis,
     conformance::{Capabilities, Capability, Harness, Instance, Severed},
 };
-use cerrojo_testbed::{Certificates, Direction, Proxy, RedisCluster, RedisServer, Sentinels, need};
+use cerrojo_testbed::{Certificates, Proxy, RedisCluster, RedisServer, Sentinels, Shared, need};
 use libtest_mimic::Trial;
+
+use super::servers::{broken, ignored_if, severed};
 
 /// All that docs/backends/redis.md asks for.
 const RIGHTS: &str = "on >p%40ss ~c* &c* +@connection +eval +evalsha +subscribe +publish +get +set +del +exists +pexpire \
@@ -39,7 +38,7 @@ enum Servers {
 pub(super) struct RedisHarness {
     set_up: SetUp,
     /// Stopped with the last trial.
-    servers: Arc<Mutex<Option<Arc<Servers>>>>,
+    servers: Arc<Shared<Servers>>,
 }
 
 pub(super) struct RedisInstance {
@@ -50,20 +49,14 @@ pub(super) struct RedisInstance {
 
 /// The trials of all set-ups, or this process's part in one of them.
 pub(super) fn add(all: &mut Vec<Trial>) -> Option<ExitCode> {
-    let is_ignored = need("redis-server").is_ignored();
-    for set_up in [SetUp::Plain, SetUp::Tls, SetUp::Cluster, SetUp::Sentinel] {
-        let mut trials = Vec::new();
+    let set_ups = [SetUp::Plain, SetUp::Tls, SetUp::Cluster, SetUp::Sentinel];
+    set_ups.into_iter().find_map(|set_up| {
         let harness = RedisHarness { set_up, servers: Arc::default() };
-        let code = match set_up {
-            SetUp::Plain => super::add(&harness, &mut trials),
-            _ => super::add_alone(&harness, &mut trials),
-        };
-        if code.is_some() {
-            return code;
-        }
-        all.extend(trials.into_iter().map(|trial| trial.with_ignored_flag(is_ignored)));
-    }
-    None
+        ignored_if(need("redis-server").is_ignored(), all, |all| match set_up {
+            SetUp::Plain => super::add(&harness, all),
+            _ => super::add_alone(&harness, all),
+        })
+    })
 }
 
 impl Servers {
@@ -117,18 +110,6 @@ impl Servers {
     }
 }
 
-impl RedisHarness {
-    fn servers(&self) -> std::io::Result<Arc<Servers>> {
-        let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(servers) = &*servers {
-            return Ok(Arc::clone(servers));
-        }
-        let started = Arc::new(Servers::start(self.set_up)?);
-        *servers = Some(Arc::clone(&started));
-        Ok(started)
-    }
-}
-
 impl Harness for RedisHarness {
     type Backend = Redis;
     type Instance = RedisInstance;
@@ -157,10 +138,7 @@ impl Harness for RedisHarness {
     }
 
     async fn fresh(&self) -> Result<RedisInstance> {
-        let broken = |error| {
-            Error::new(ErrorKind::Unavailable, "the servers did not start").with_source(error)
-        };
-        let servers = self.servers().map_err(broken)?;
+        let servers = self.servers.get_or_start(|| Servers::start(self.set_up)).map_err(broken)?;
         let (url, proxy) = servers.reached().map_err(broken)?;
         Ok(RedisInstance { url, proxy: proxy.map(Arc::new), _servers: servers })
     }
@@ -181,17 +159,7 @@ impl Instance for RedisInstance {
         Some(self.url.clone())
     }
 
-    /// A network that delivers nothing, as long as it lasts.
     fn sever(&self) -> Option<Severed> {
-        struct Heals(Arc<Proxy>);
-        impl Drop for Heals {
-            fn drop(&mut self) {
-                self.0.heal().expect("a proxy that heals");
-            }
-        }
-        let proxy = self.proxy.clone()?;
-        proxy.hold(Direction::ToServer).ok()?;
-        proxy.hold(Direction::ToClient).ok()?;
-        Some(Severed::new(Heals(proxy)))
+        severed(std::slice::from_ref(self.proxy.as_ref()?))
     }
 }

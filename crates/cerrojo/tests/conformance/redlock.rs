@@ -4,18 +4,20 @@
 use std::{
     process::ExitCode,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicU32, Ordering},
     },
 };
 
 use cerrojo::{
-    Error, ErrorKind, Result, Ttl,
+    Result, Ttl,
     backend::redlock::Redlock,
     conformance::{Capabilities, Capability, Harness, Instance, Severed},
 };
-use cerrojo_testbed::{Certificates, Direction, Proxy, RedisServer, need};
+use cerrojo_testbed::{Certificates, Proxy, RedisServer, Shared, need};
 use libtest_mimic::Trial;
+
+use super::servers::{broken, ignored_if, severed};
 
 /// How many nodes, and what they are like.
 #[derive(Clone, Debug)]
@@ -51,7 +53,7 @@ struct Servers {
 pub(super) struct RedlockHarness {
     set_up: SetUp,
     /// Stopped with the last trial.
-    servers: Arc<Mutex<Option<Arc<Servers>>>>,
+    servers: Arc<Shared<Servers>>,
 }
 
 pub(super) struct RedlockInstance {
@@ -62,21 +64,14 @@ pub(super) struct RedlockInstance {
 
 /// The trials of all set-ups, or this process's part in one of them.
 pub(super) fn add(all: &mut Vec<Trial>) -> Option<ExitCode> {
-    let is_ignored = need("redis-server").is_ignored();
-    for set_up in SET_UPS {
-        let mut trials = Vec::new();
+    SET_UPS.into_iter().find_map(|set_up| {
         let is_first = set_up.name == "redlock";
         let harness = RedlockHarness { set_up, servers: Arc::default() };
-        let code = match is_first {
-            true => super::add(&harness, &mut trials),
-            false => super::add_alone(&harness, &mut trials),
-        };
-        if code.is_some() {
-            return code;
-        }
-        all.extend(trials.into_iter().map(|trial| trial.with_ignored_flag(is_ignored)));
-    }
-    None
+        ignored_if(need("redis-server").is_ignored(), all, |all| match is_first {
+            true => super::add(&harness, all),
+            false => super::add_alone(&harness, all),
+        })
+    })
 }
 
 impl Servers {
@@ -117,18 +112,6 @@ impl Servers {
     }
 }
 
-impl RedlockHarness {
-    fn servers(&self) -> std::io::Result<Arc<Servers>> {
-        let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(servers) = &*servers {
-            return Ok(Arc::clone(servers));
-        }
-        let started = Arc::new(Servers::start(&self.set_up)?);
-        *servers = Some(Arc::clone(&started));
-        Ok(started)
-    }
-}
-
 impl Harness for RedlockHarness {
     type Backend = Redlock;
     type Instance = RedlockInstance;
@@ -149,10 +132,7 @@ impl Harness for RedlockHarness {
     }
 
     async fn fresh(&self) -> Result<RedlockInstance> {
-        let broken = |error| {
-            Error::new(ErrorKind::Unavailable, "the servers did not start").with_source(error)
-        };
-        let servers = self.servers().map_err(broken)?;
+        let servers = self.servers.get_or_start(|| Servers::start(&self.set_up)).map_err(broken)?;
         let (url, proxies) = servers.reached(&self.set_up).map_err(broken)?;
         Ok(RedlockInstance { url, proxies, _servers: servers })
     }
@@ -173,18 +153,7 @@ impl Instance for RedlockInstance {
         Some(self.url.clone())
     }
 
-    /// A network that delivers nothing, as long as it lasts.
     fn sever(&self) -> Option<Severed> {
-        struct Heals(Vec<Arc<Proxy>>);
-        impl Drop for Heals {
-            fn drop(&mut self) {
-                self.0.iter().for_each(|proxy| proxy.heal().expect("a proxy that heals"));
-            }
-        }
-        for proxy in &self.proxies {
-            proxy.hold(Direction::ToServer).ok()?;
-            proxy.hold(Direction::ToClient).ok()?;
-        }
-        Some(Severed::new(Heals(self.proxies.clone())))
+        severed(&self.proxies)
     }
 }
