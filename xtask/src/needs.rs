@@ -32,6 +32,9 @@ const NEEDS: &[Need] = &[
     Need { packages: &["redis-server"], program: "redis-server", trials: "the Redis store" },
     Need { packages: &["postgresql"], program: "postgres", trials: "the PostgreSQL store" },
     Need { packages: &["pgbouncer"], program: "pgbouncer", trials: "PostgreSQL through a pool" },
+    Need { packages: &["etcd-server"], program: "etcd", trials: "the etcd store" },
+    Need { packages: &["etcd-client"], program: "etcdctl", trials: "etcdctl beside ours" },
+    Need { packages: &["zookeeper"], program: "zkServer.sh", trials: "the ZooKeeper store" },
     Need { packages: &["less"], program: "less", trials: "a pager under `cerrojo run`" },
     Need { packages: &["vim-tiny"], program: "vi", trials: "an editor under `cerrojo run`" },
     Need {
@@ -46,8 +49,8 @@ const NEEDS: &[Need] = &[
 /// Where Debian has a folder for each version of PostgreSQL, with programs that are on nobody's `PATH`.
 const POSTGRESQL: &str = "/usr/lib/postgresql";
 
-/// Where Debian has servers; on the `PATH` of root only.
-const SERVERS: &str = "/usr/sbin";
+/// Where Debian has servers: on the `PATH` of root only, or on nobody's.
+const SERVERS: [&str; 2] = ["/usr/sbin", "/usr/share/zookeeper/bin"];
 
 /// Installs what is missing where that is possible: as root on Debian. Elsewhere says how.
 pub(crate) fn install() -> Outcome {
@@ -73,7 +76,7 @@ fn is_there(path: &OsStr, program: &str) -> bool {
 /// Folders beside the `PATH` in which the tests find servers too.
 fn off_path() -> impl Iterator<Item = PathBuf> {
     let versions = fs::read_dir(POSTGRESQL).into_iter().flatten().flatten();
-    versions.map(|version| version.path().join("bin")).chain([PathBuf::from(SERVERS)])
+    versions.map(|version| version.path().join("bin")).chain(SERVERS.map(PathBuf::from))
 }
 
 fn list(missing: &[&Need]) -> String {

@@ -11,6 +11,8 @@
 //! | [`RedisCluster`] | three masters of that kind that share the slots |
 //! | [`PostgresServer`] | a private PostgreSQL: frozen, killed, restarted, replicated, promoted and restored, with TLS or a wrong clock |
 //! | [`PgBouncer`] | a pool of connections in front of it |
+//! | [`ZooKeeperServer`] | a private ZooKeeper: frozen, killed, restarted with and without its data, with TLS |
+//! | [`ZooKeeperEnsemble`] | three servers of that kind that elect a leader |
 //! | [`Certificates`] | a throw-away authority, a server's and a client's certificate |
 //! | [`Proxy`] | a TCP proxy in front of a server: delays, holds, drops, cuts, resets, refuses, while it runs |
 //! | [`Port`] | a free port that stays one's own while nobody listens on it |
@@ -31,6 +33,7 @@ mod redis;
 mod shared;
 mod shim;
 mod time;
+mod zookeeper;
 
 pub use certificates::Certificates;
 pub use disk::Disk;
@@ -42,3 +45,4 @@ pub use proxy::{Bytes, Counts, Direction, Proxy};
 pub use redis::{RedisBuilder, RedisClient, RedisCluster, RedisServer, Reply, Sentinels};
 pub use shared::Shared;
 pub use shim::{ClockSkew, PowerLoss};
+pub use zookeeper::{ZooKeeperBuilder, ZooKeeperEnsemble, ZooKeeperServer};

@@ -29,8 +29,8 @@ impl Need {
 /// Where Debian has a folder for each version of PostgreSQL, with most of its programs.
 const POSTGRESQL: &str = "/usr/lib/postgresql";
 
-/// Where Debian has servers; on the `PATH` of root only.
-const SERVERS: &str = "/usr/sbin";
+/// Where Debian has servers: on the `PATH` of root only, or on nobody's.
+const SERVERS: [&str; 2] = ["/usr/sbin", "/usr/share/zookeeper/bin"];
 
 /// Looks for `program` on the `PATH`, and where Debian has servers that are on nobody's.
 #[must_use]
@@ -49,7 +49,7 @@ fn on(path: &OsStr, program: &str) -> Option<PathBuf> {
 
 fn off_path(program: &str) -> Option<PathBuf> {
     let versions = newest_first(Path::new(POSTGRESQL)).into_iter().map(|folder| folder.join("bin"));
-    let mut folders = versions.chain([PathBuf::from(SERVERS)]);
+    let mut folders = versions.chain(SERVERS.map(PathBuf::from));
     folders.find_map(|folder| Some(folder.join(program)).filter(|file| file.is_file()))
 }
 
