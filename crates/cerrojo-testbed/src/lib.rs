@@ -13,6 +13,8 @@
 //! | [`PgBouncer`] | a pool of connections in front of it |
 //! | [`ZooKeeperServer`] | a private ZooKeeper: frozen, killed, restarted with and without its data, with TLS |
 //! | [`ZooKeeperEnsemble`] | three servers of that kind that elect a leader |
+//! | [`EtcdServer`] | a private `etcd`: frozen, killed, restarted, with TLS and users |
+//! | [`EtcdCluster`] | three of that kind that agree on a leader |
 //! | [`Certificates`] | a throw-away authority, a server's and a client's certificate |
 //! | [`Proxy`] | a TCP proxy in front of a server: delays, holds, drops, cuts, resets, refuses, while it runs |
 //! | [`Port`] | a free port that stays one's own while nobody listens on it |
@@ -24,6 +26,7 @@
 
 mod certificates;
 mod disk;
+mod etcd;
 mod need;
 mod port;
 mod postgres;
@@ -37,6 +40,7 @@ mod zookeeper;
 
 pub use certificates::Certificates;
 pub use disk::Disk;
+pub use etcd::{EtcdBuilder, EtcdCluster, EtcdServer};
 pub use need::{Need, need};
 pub use port::Port;
 pub use postgres::{PgBouncer, PgBouncerBuilder, PostgresBackup, PostgresBuilder, PostgresServer};
