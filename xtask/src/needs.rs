@@ -40,17 +40,23 @@ const NEEDS: &[Need] = &[
     Need {
         packages: &["python3", "python3-pip"],
         program: "pip3",
-        trials: "redis-py and python-redis-lock beside ours",
+        trials: "redis-py, python-redis-lock and kazoo beside ours",
     },
     Need { packages: &["nodejs"], program: "node", trials: "node-redlock beside ours" },
     Need { packages: &["npm"], program: "npm", trials: "node-redlock beside ours" },
+    Need {
+        packages: &["libcurator-recipes-java"],
+        program: "curator-recipes.jar",
+        trials: "Curator beside ours",
+    },
+    Need { packages: &["default-jdk-headless"], program: "javac", trials: "Curator beside ours" },
 ];
 
 /// Where Debian has a folder for each version of PostgreSQL, with programs that are on nobody's `PATH`.
 const POSTGRESQL: &str = "/usr/lib/postgresql";
 
-/// Where Debian has servers: on the `PATH` of root only, or on nobody's.
-const SERVERS: [&str; 2] = ["/usr/sbin", "/usr/share/zookeeper/bin"];
+/// Where Debian has servers and Java's libraries: on the `PATH` of root only, or on nobody's.
+const FOLDERS: [&str; 3] = ["/usr/sbin", "/usr/share/zookeeper/bin", "/usr/share/java"];
 
 /// Installs what is missing where that is possible: as root on Debian. Elsewhere says how.
 pub(crate) fn install() -> Outcome {
@@ -73,10 +79,10 @@ fn is_there(path: &OsStr, program: &str) -> bool {
     env::split_paths(path).chain(off_path()).any(|folder| folder.join(program).is_file())
 }
 
-/// Folders beside the `PATH` in which the tests find servers too.
+/// Folders beside the `PATH` in which the tests find what they need too.
 fn off_path() -> impl Iterator<Item = PathBuf> {
     let versions = fs::read_dir(POSTGRESQL).into_iter().flatten().flatten();
-    versions.map(|version| version.path().join("bin")).chain(SERVERS.map(PathBuf::from))
+    versions.map(|version| version.path().join("bin")).chain(FOLDERS.map(PathBuf::from))
 }
 
 fn list(missing: &[&Need]) -> String {

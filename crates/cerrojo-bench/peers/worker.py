@@ -13,10 +13,14 @@ import time
 import redis
 
 
-def run(take):
+def redis_client(job):
+    return connected(job.nodes)
+
+
+def run(take, connect=redis_client):
     """Takes turns; `take(client, name, ttl_ms)` waits for a lock and answers how to release it."""
     job = parsed()
-    client = connected(job.nodes)
+    client = connect(job)
     counter = connected(job.counter_at) if job.counter else None
     print("ready", flush=True)
     sys.stdin.readline()
@@ -34,7 +38,7 @@ def parsed():
     for option in ("--hold", "--between"):
         parser.add_argument(option, type=float, default=0, help="milliseconds")
     parser.add_argument("--ttl", type=int, default=30_000, help="milliseconds")
-    for option in ("--name", "--id", "--counter"):
+    for option in ("--name", "--id", "--counter", "--url"):
         parser.add_argument(option, default="")
     parser.add_argument("--own-names", action="store_true")
     return parser.parse_args()

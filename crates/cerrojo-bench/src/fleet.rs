@@ -55,6 +55,8 @@ pub enum Servers {
     Redis(Vec<u16>),
     /// A database of PostgreSQL, by its URL.
     Postgres(String),
+    /// ZooKeeper, as `zookeeper://HOST:PORT,HOST:PORT`.
+    ZooKeeper(String),
 }
 
 /// A number in a Redis server, which may be none of those that have the lock.
@@ -119,6 +121,12 @@ impl Job {
         Self::on(Servers::Postgres(url.to_owned()), name)
     }
 
+    /// The same in ZooKeeper.
+    #[must_use]
+    pub fn in_zookeeper(url: &str, name: &str) -> Self {
+        Self::on(Servers::ZooKeeper(url.to_owned()), name)
+    }
+
     fn on(servers: Servers, name: &str) -> Self {
         Self {
             servers,
@@ -165,7 +173,7 @@ impl Servers {
                 let ports: Vec<_> = ports.iter().map(u16::to_string).collect();
                 format!("--nodes={}", ports.join(","))
             }
-            Self::Postgres(url) => format!("--url={url}"),
+            Self::Postgres(url) | Self::ZooKeeper(url) => format!("--url={url}"),
         }
     }
 }

@@ -31,6 +31,10 @@ pub enum Peer {
     Serializable,
     /// The crate distributed-lock, in PostgreSQL.
     DistributedLock,
+    /// The InterProcessMutex of Curator, in ZooKeeper.
+    Curator,
+    /// The lock of kazoo, in ZooKeeper.
+    Kazoo,
     /// No lock at all: what it costs shows that a test can see it.
     NoLock,
 }
@@ -42,8 +46,11 @@ pub const LEASE_TABLE: &str = include_str!("../peers/lease.sql");
 enum Program {
     /// A part of our own program, which links the library.
     Own(&'static str),
-    Python(&'static str),
+    /// A script, and the package of the library.
+    Python(&'static str, &'static str),
     Node(&'static str),
+    /// A class that is compiled when it is run, and the library.
+    Java(&'static str, &'static str),
     /// A crate of its own, built by `cargo xtask bench`.
     Built(&'static str),
 }
@@ -54,14 +61,16 @@ impl Peer {
             Self::Ours => Program::Own("ours"),
             Self::Raw => Program::Own("raw"),
             Self::Rslock => Program::Own("rslock"),
-            Self::RedisPy => Program::Python("redis_py.py"),
+            Self::RedisPy => Program::Python("redis_py.py", "redis"),
             Self::NodeRedlock => Program::Node("node_redlock.mjs"),
-            Self::PythonRedisLock => Program::Python("python_redis_lock.py"),
+            Self::PythonRedisLock => Program::Python("python_redis_lock.py", "redis_lock"),
             Self::Upsert => Program::Own("upsert"),
             Self::SessionAdvisory => Program::Own("session-advisory"),
             Self::TransactionAdvisory => Program::Own("transaction-advisory"),
             Self::Serializable => Program::Own("serializable"),
             Self::DistributedLock => Program::Built("distributed-lock-peer"),
+            Self::Curator => Program::Java("Curator.java", "curator-recipes.jar"),
+            Self::Kazoo => Program::Python("kazoo_lock.py", "kazoo"),
             Self::NoLock => Program::Own("no-lock"),
         }
     }
@@ -81,6 +90,8 @@ impl Peer {
             Self::TransactionAdvisory => "transaction advisory",
             Self::Serializable => "serializable",
             Self::DistributedLock => "distributed-lock",
+            Self::Curator => "curator",
+            Self::Kazoo => "kazoo",
             Self::NoLock => "no lock",
         }
     }
@@ -90,8 +101,9 @@ impl Peer {
     pub fn missing(self) -> Option<String> {
         let (wanted, chore) = match self.program() {
             Program::Own(_) => return None,
-            Program::Python(_) => (python_packages().join("redis_lock"), "test"),
+            Program::Python(_, package) => (python_packages().join(package), "test"),
             Program::Node(_) => (node_packages().join("redlock"), "test"),
+            Program::Java(_, library) => (java_libraries().join(library), "test"),
             Program::Built(name) => (built_programs().join(name), "bench"),
         };
         let missing = !wanted.exists();
@@ -107,7 +119,7 @@ impl Peer {
                 command.arg("fleet-turns").arg(kind);
                 command
             }
-            Program::Python(file) => {
+            Program::Python(file, _) => {
                 let mut command = Command::new("python3");
                 command.env("PYTHONPATH", python_packages()).arg("-B").arg(scripts().join(file));
                 command
@@ -117,6 +129,7 @@ impl Peer {
                 command.env("NODE_PATH", node_packages()).arg(scripts().join(file));
                 command
             }
+            Program::Java(file, library) => java(&scripts().join(file), library),
             Program::Built(name) => Command::new(built_programs().join(name)),
         }
     }
@@ -142,6 +155,20 @@ fn python_packages() -> PathBuf {
 
 fn node_packages() -> PathBuf {
     package().join("../../target/peers/node/node_modules")
+}
+
+/// Where Debian has them.
+fn java_libraries() -> PathBuf {
+    PathBuf::from("/usr/share/java")
+}
+
+fn java(file: &Path, library: &str) -> Command {
+    let paths = [library, "slf4j-nop.jar"].map(|name| java_libraries().join(name));
+    let [library, silence] = paths.map(|path| path.display().to_string());
+    let mut command = Command::new("java");
+    command.args(["-Xmx96m", "-XX:+UseSerialGC", "-XX:-UsePerfData"]);
+    command.arg("-cp").arg(format!("{library}:{silence}")).arg(file);
+    command
 }
 
 fn built_programs() -> PathBuf {

@@ -12,7 +12,9 @@ use cerrojo_bench::{
     fleet::{Counter, Fleet, Job, Servers, hand_offs},
     peer::{LEASE_TABLE, Peer},
 };
-use cerrojo_testbed::{Need, PostgresServer, RedisServer, Reply, need};
+use cerrojo_testbed::{
+    Need, PostgresServer, RedisServer, Reply, ZooKeeperEnsemble, ZooKeeperServer, need,
+};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 const OWN: &str = env!("CARGO_BIN_EXE_cerrojo-bench");
@@ -42,6 +44,9 @@ const IN_POSTGRES: [Peer; 5] = [
     Peer::Serializable,
 ];
 
+/// Each is tried alone in ZooKeeper.
+const IN_ZOOKEEPER: [Peer; 2] = [Peer::Curator, Peer::Kazoo];
+
 /// The servers of a fleet.
 struct Stage {
     nodes: Vec<RedisServer>,
@@ -51,7 +56,8 @@ struct Stage {
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    ALONE.iter().filter_map(|peer| peer.missing()).for_each(|why| eprintln!("{why}"));
+    let others = ALONE.iter().chain(&IN_ZOOKEEPER);
+    others.filter_map(|peer| peer.missing()).for_each(|why| eprintln!("{why}"));
     let mut trials = vec![trial("without_a_lock_updates_are_lost".into(), &[], careless)];
     for peer in ALONE {
         let name = format!("four_processes_of_{}_lose_no_update", snake(peer));
@@ -65,11 +71,13 @@ fn main() -> ExitCode {
         let name = format!("ours_and_{}_on_three_nodes_lose_no_update", snake(peer));
         trials.push(trial(name, &[peer], move || mixed(peer, 3)));
     }
-    let left_out = need("postgres") == Need::Ignore;
     for peer in IN_POSTGRES {
         let name = format!("four_processes_of_{}_in_postgres_lose_no_update", snake(peer));
-        let trial = trial(name, &[peer], move || in_postgres(peer));
-        trials.push(if left_out { trial.with_ignored_flag(true) } else { trial });
+        trials.push(needing("postgres", trial(name, &[peer], move || in_postgres(peer))));
+    }
+    for peer in IN_ZOOKEEPER {
+        let name = format!("four_processes_of_{}_in_zookeeper_lose_no_update", snake(peer));
+        trials.push(needing("zkServer.sh", trial(name, &[peer], move || in_zookeeper(peer))));
     }
     // One fleet alone keeps both cores of a small machine busy.
     let arguments = Arguments { test_threads: Some(1), ..arguments };
@@ -86,6 +94,10 @@ fn trial(
     proof: impl FnOnce() -> Result<(), Failed> + Send + 'static,
 ) -> Trial {
     Trial::test(name, proof).with_ignored_flag(is_ignored(peers))
+}
+
+fn needing(server: &str, trial: Trial) -> Trial {
+    if need(server) == Need::Ignore { trial.with_ignored_flag(true) } else { trial }
 }
 
 /// Ignored when something is missing, unless everything is required.
@@ -150,6 +162,16 @@ fn in_postgres(peer: Peer) -> Result<(), Failed> {
     server.superuser_sql(LEASE_TABLE)?;
     server.superuser_sql(&Postgres::builder(&url).init_sql()?)?;
     let job = Job { servers: Servers::Postgres(url), rounds: 25, ..stage.job() };
+    let turns = start(&[peer; 4], &job)?.turns()?;
+    assert_eq!((turns.len(), stage.counted()?), (100, 100));
+    Ok(())
+}
+
+fn in_zookeeper(peer: Peer) -> Result<(), Failed> {
+    let stage = Stage::new(0)?;
+    let ensemble = ZooKeeperEnsemble::of(&ZooKeeperServer::builder().fast())?;
+    let url = format!("zookeeper://{}", ensemble.endpoints().join(","));
+    let job = Job { servers: Servers::ZooKeeper(url), rounds: 25, ..stage.job() };
     let turns = start(&[peer; 4], &job)?.turns()?;
     assert_eq!((turns.len(), stage.counted()?), (100, 100));
     Ok(())
