@@ -30,6 +30,7 @@ fn main() -> ExitCode {
         trial("the_shortest_lease_follows_the_election_timeout", shortest_lease),
         trial("tls_refuses_those_who_speak_plainly_or_trust_others", tls),
         trial("mutual_tls_refuses_clients_without_a_certificate_of_the_authority", mutual_tls),
+        trial("a_certificate_is_as_good_as_its_users_password", named_by_certificate),
         trial("users_are_demanded_of_everyone_and_held_to_their_prefix", users),
         trial("a_cluster_answers_at_each_node_and_demands_users_at_each", cluster),
         trial("another_node_leads_when_the_leader_is_killed", killed_leader),
@@ -47,6 +48,10 @@ fn fast() -> EtcdBuilder {
 
 fn cluster_of_three() -> Result<EtcdCluster, Failed> {
     Ok(EtcdCluster::of(&fast())?)
+}
+
+fn node(cluster: &EtcdCluster, at: usize) -> &EtcdServer {
+    cluster.nodes().get(at).unwrap()
 }
 
 fn value(server: &EtcdServer, key: &str) -> Result<String, Failed> {
@@ -148,7 +153,7 @@ fn shortest_lease() -> Result<(), Failed> {
     Ok(())
 }
 
-/// What a client gets for `a` that comes by `scheme` to the port for clients.
+/// What a client without a password gets for `a` that comes by `scheme` to the port for clients.
 fn get(
     server: &EtcdServer,
     scheme: &str,
@@ -158,7 +163,7 @@ fn get(
     let endpoint = format!("{scheme}://{}", server.address());
     let authority = trusted.authority().display().to_string();
     let pair = own.map(|own| [own.client(), own.client_key()].map(|it| it.display().to_string()));
-    let mut words = vec!["--endpoints", &endpoint, "--cacert", &authority];
+    let mut words = vec!["--endpoints", &endpoint, "--user", "", "--cacert", &authority];
     words.extend(["--command-timeout=2s", "--dial-timeout=2s"]);
     if let Some([certificate, key]) = &pair {
         words.extend(["--cert", certificate, "--key", key]);
@@ -173,7 +178,9 @@ fn tls() -> Result<(), Failed> {
     server.etcdctl(&["put", "a", "b"])?;
     assert_eq!(get(&server, "https", &certificates, None)?, "b");
     get(&server, "http", &certificates, None).unwrap_err();
+    assert!(server.log()?.contains("first record does not look like a TLS handshake"));
     get(&server, "https", &strangers, None).unwrap_err();
+    assert!(server.log()?.contains("bad certificate"));
     drop(certificates);
     server.restart()?;
     Ok(())
@@ -185,7 +192,21 @@ fn mutual_tls() -> Result<(), Failed> {
     server.etcdctl(&["put", "a", "b"])?;
     assert_eq!(get(&server, "https", &certificates, Some(&certificates))?, "b");
     get(&server, "https", &certificates, None).unwrap_err();
+    assert!(server.log()?.contains("client didn't provide a certificate"));
     get(&server, "https", &certificates, Some(&strangers)).unwrap_err();
+    assert!(server.log()?.contains("signed by unknown authority"));
+    Ok(())
+}
+
+fn named_by_certificate() -> Result<(), Failed> {
+    let certificates = Certificates::new()?;
+    let builder = fast().mutual_tls(&certificates);
+    let own = |server: &EtcdServer| get(server, "https", &certificates, Some(&certificates));
+    let server = builder.clone().user("client", "secret", "a").start()?;
+    server.etcdctl(&["put", "a", "b"])?;
+    assert_eq!(own(&server)?, "b");
+    let refused = own(&builder.user("client", "secret", "other").start()?).unwrap_err();
+    assert!(refused.message().unwrap().contains("permission denied"));
     Ok(())
 }
 
@@ -214,7 +235,7 @@ fn cluster() -> Result<(), Failed> {
     for node in cluster.nodes() {
         assert_eq!(value(node, "a")?, "b");
         node.etcdctl(&["--user", "", "get", "a"]).unwrap_err();
-        assert!(cluster.endpoints().split(',').any(|it| it == node.address()));
+        assert!(cluster.endpoints().contains(&node.address()));
     }
     let members = cluster.etcdctl(&["member", "list"])?;
     assert_eq!(members.matches("started").count(), 3, "{members}");
@@ -225,14 +246,14 @@ fn killed_leader() -> Result<(), Failed> {
     let cluster = cluster_of_three()?;
     cluster.etcdctl(&["put", "a", "1"])?;
     let former = cluster.leader()?;
-    cluster.nodes()[former].kill()?;
+    node(&cluster, former).kill()?;
     let leader = cluster.await_leader_other_than(former)?;
     assert_ne!(leader, former);
-    assert_eq!(value(&cluster.nodes()[leader], "a")?, "1");
+    assert_eq!(value(node(&cluster, leader), "a")?, "1");
     cluster.etcdctl(&["put", "a", "2"])?;
-    cluster.nodes()[former].restart()?;
-    assert_eq!(value(&cluster.nodes()[former], "a")?, "2");
-    cluster.nodes()[leader].stop()?;
+    node(&cluster, former).restart()?;
+    assert_eq!(value(node(&cluster, former), "a")?, "2");
+    node(&cluster, leader).stop()?;
     cluster.await_leader_other_than(leader)?;
     Ok(())
 }
@@ -240,11 +261,11 @@ fn killed_leader() -> Result<(), Failed> {
 fn frozen_leader() -> Result<(), Failed> {
     let cluster = cluster_of_three()?;
     let former = cluster.leader()?;
-    cluster.nodes()[former].freeze()?;
+    node(&cluster, former).freeze()?;
     let leader = cluster.await_leader_other_than(former)?;
-    cluster.nodes()[leader].etcdctl(&["put", "a", "b"])?;
-    cluster.nodes()[former].thaw()?;
-    assert_eq!(value(&cluster.nodes()[former], "a")?, "b");
+    node(&cluster, leader).etcdctl(&["put", "a", "b"])?;
+    node(&cluster, former).thaw()?;
+    assert_eq!(value(node(&cluster, former), "a")?, "b");
     cluster.leader()?;
     Ok(())
 }
@@ -281,7 +302,7 @@ fn dropped_cluster() -> Result<(), Failed> {
     let leader = cluster.leader()?;
     let processes = cluster.nodes().each_ref().map(process_of);
     let folders = cluster.nodes().each_ref().map(|node| node.folder().to_owned());
-    cluster.nodes()[leader].freeze()?;
+    node(&cluster, leader).freeze()?;
     drop(cluster);
     assert!(processes.iter().all(|it| !Path::new(it).exists()));
     assert!(folders.iter().all(|it| !it.exists()));

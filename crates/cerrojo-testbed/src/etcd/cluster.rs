@@ -54,13 +54,13 @@ impl EtcdCluster {
         &self.nodes
     }
 
-    /// The addresses of all nodes for clients, of the form `127.0.0.1:2379,127.0.0.1:2380,127.0.0.1:2381`.
+    /// The addresses of its nodes for clients, in order.
     #[must_use]
-    pub fn endpoints(&self) -> String {
-        self.nodes.each_ref().map(EtcdServer::address).join(",")
+    pub fn endpoints(&self) -> [String; 3] {
+        self.nodes.each_ref().map(EtcdServer::address)
     }
 
-    /// Which node is the leader: waits until a majority says so, and itself too.
+    /// Which node leads, by its place in [`nodes`](Self::nodes): waits until a majority says so, and itself too.
     ///
     /// # Errors
     ///

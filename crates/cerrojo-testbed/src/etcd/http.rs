@@ -1,7 +1,7 @@
 //! What a server says of itself by HTTP.
 
 use std::{
-    io::{self, Read, Write},
+    io::{self, BufRead, BufReader, Write},
     net::TcpStream,
     time::Duration,
 };
@@ -24,10 +24,25 @@ fn ask(address: &str, request: &str) -> io::Result<String> {
     let mut stream = TcpStream::connect_timeout(&address, LIMIT)?;
     stream.set_read_timeout(Some(LIMIT))?;
     stream.write_all(request.as_bytes())?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    let body = answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned());
-    body.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, answer))
+    body(&mut BufReader::new(stream))
+}
+
+/// As long as the headers say: the server may close the connection seconds later.
+fn body(answer: &mut impl BufRead) -> io::Result<String> {
+    let missing = || io::Error::new(io::ErrorKind::InvalidData, "an answer of no known length");
+    let mut length = None;
+    loop {
+        let mut line = String::new();
+        answer.read_line(&mut line)?;
+        match line.trim_end().split_once(": ") {
+            Some(("Content-Length", value)) => length = value.parse().ok(),
+            None if line.trim_end().is_empty() => break,
+            _ => {}
+        }
+    }
+    let mut body = vec![0; length.ok_or_else(missing)?];
+    answer.read_exact(&mut body)?;
+    Ok(String::from_utf8_lossy(&body).into_owned())
 }
 
 /// A number in a flat piece of JSON, with or without quotes.
@@ -41,6 +56,16 @@ pub(super) fn number(json: &str, name: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_body_is_as_long_as_the_headers_say() {
+        let ask = |mut answer: &[u8]| body(&mut answer);
+        let whole = b"HTTP/1.0 200 OK\r\nDate: today\r\nContent-Length: 2\r\n\r\nokay";
+        assert_eq!(ask(whole).unwrap(), "ok");
+        assert!(ask(b"HTTP/1.0 200 OK\r\n\r\nok").is_err());
+        assert!(ask(b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\n").is_err());
+        assert!(ask(b"").is_err());
+    }
 
     #[test]
     fn numbers_are_found_by_their_whole_name() {
