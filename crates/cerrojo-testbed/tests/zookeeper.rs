@@ -74,7 +74,7 @@ impl<S: Read + Write> Client<S> {
             &[0; 12][..],
             &timeout_ms.to_be_bytes(),
             &[0; 8],
-            &text(&zeros),
+            &text(zeros),
             // Not one that only reads.
             &[0],
         ];
