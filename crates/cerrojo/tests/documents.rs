@@ -45,12 +45,14 @@ fn faults(promise: &str, sources: &str) -> Vec<String> {
     missing.map(|proof| format!("`{proof}` is no test: {promise}")).collect()
 }
 
-/// A function, or the name under which a trial runs.
+/// A function, also one that is imported by another name, or the name under which a trial runs.
 fn exists(proof: &str, sources: &str) -> bool {
     match proof {
         "compile_fail" | "token.rs" => true,
         file if file.ends_with(".rs") => Path::new(env!("CARGO_MANIFEST_DIR")).join(file).exists(),
-        test => sources.contains(&format!("fn {test}")) || sources.contains(&format!("\"{test}\"")),
+        test => [format!("fn {test}"), format!(" as {test}"), format!("\"{test}\"")]
+            .iter()
+            .any(|name| sources.contains(name)),
     }
 }
 
@@ -83,5 +85,6 @@ fn a_promise_without_proof_is_found() {
     assert_eq!(faults("* All is well.", "").len(), 1);
     assert_eq!(faults("* All is well. (`no_such_test`)", "fn another").len(), 1);
     assert!(faults("* All is well. (`a_test`)", "fn a_test()").is_empty());
+    assert!(faults("* All is well. (`a_test`)", "use shared::test as a_test;").is_empty());
     assert!(faults("* All is well. (`a_test`)", "trial(\"a_test\", proof)").is_empty());
 }

@@ -1,10 +1,10 @@
 //! Other processes: this very program, started again as `--child talk URL`. They talk by lines.
 
-use std::{collections::HashMap, io, process::ExitCode};
+use std::{collections::HashMap, process::ExitCode};
 
 use cerrojo::{FencedGuard, Result, Ttl};
 
-use crate::site::{Locks, child_main, complaint, connect, millis, runtime, say};
+use crate::site::{Locks, child_main, connect, millis, runtime, say, talk};
 
 /// Plays a child's part, if this process is one.
 pub(crate) fn main() -> Option<ExitCode> {
@@ -16,12 +16,7 @@ fn play(_: &str, url: &str, _: &[&str]) -> Result<()> {
     let locks = runtime.block_on(connect(url))?;
     say("open");
     let mut held = HashMap::new();
-    for line in io::stdin().lines() {
-        let line = line.unwrap();
-        let words: Vec<&str> = line.split(' ').collect();
-        let answer = runtime.block_on(obey(&locks, &mut held, &words));
-        say(&answer.unwrap_or_else(|error| complaint(&error)));
-    }
+    talk(&runtime, async |words| obey(&locks, &mut held, words).await);
     Ok(())
 }
 

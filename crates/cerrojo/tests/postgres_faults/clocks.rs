@@ -4,7 +4,7 @@ use std::process::Command;
 
 use cerrojo::{ErrorKind, FencingToken, Instant, LeaseState, clock};
 use cerrojo_testbed::{ClockSkew, PostgresServer, Process};
-use libtest_mimic::{Failed, Trial};
+use libtest_mimic::Trial;
 
 use crate::site::{
     LONG, Outcome, Shared, Site, Waiter, goes_on, is_lost, kind, millis, opened, trial, ttl,
@@ -33,7 +33,7 @@ async fn apart(site: Site) -> Outcome {
     let mut ahead = Process::spawn(skew.apply(command.args(["--child", "talk", &url])))?;
     assert_eq!(ahead.line(LONG)?, "open");
     let mut right = opened(&["talk", &url])?;
-    let wall = |child: &mut Process| Ok::<i64, Failed>(child.ask("wall", LONG)?.parse()?);
+    let wall = |child: &mut Process| -> Outcome<i64> { Ok(child.ask("wall", LONG)?.parse()?) };
     assert!(wall(&mut ahead)? - wall(&mut right)? > 280, "no skew");
     for _ in 0..2 {
         hand_over(&site, &mut ahead, &mut right).await?;
@@ -60,13 +60,13 @@ async fn hand_over(site: &Site, from: &mut Process, to: &mut Process) -> Outcome
     Ok(())
 }
 
-fn server() -> std::io::Result<Site> {
-    Site::of(&PostgresServer::builder().fast().clock_skew())
+async fn server() -> Outcome<Site> {
+    Site::of(&PostgresServer::builder().fast().clock_skew()).await
 }
 
 /// Leases have ended by the server's clock: holders learn that from it, before their own validity ends.
 async fn forward() -> Outcome {
-    let site = server()?;
+    let site = server().await?;
     let (locks, others) = (site.direct().await?, site.direct().await?);
     let first = locks.acquire("a").ttl(ttl(9_000)).await?;
     let next = waiter(others, "a", 9_000);
@@ -85,7 +85,7 @@ async fn forward() -> Outcome {
 /// A lease that is renewed goes on from the server's new time; one whose holder has gone would last as long as the jump,
 /// but for the waiter that sees it.
 async fn back() -> Outcome {
-    let site = server()?;
+    let site = server().await?;
     let (locks, others, third) = (site.direct().await?, site.direct().await?, site.direct().await?);
     let held = locks.acquire("held").ttl(ttl(9_000)).await?;
     let left = locks.acquire("left").ttl(ttl(9_000)).await?;
@@ -106,7 +106,7 @@ async fn back() -> Outcome {
 
 /// Also where nobody stands in the line.
 async fn back_without_a_line() -> Outcome {
-    let site = server()?;
+    let site = server().await?;
     let locks = site.direct().await?;
     locks.acquire("left").ttl(ttl(2_000)).await?.detach().await?;
     site.server.set_clock_nanos(-JUMP_NANOS)?;

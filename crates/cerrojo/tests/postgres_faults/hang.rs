@@ -1,21 +1,17 @@
 //! Servers that do not answer, or too late: every call ends in time, and all works again afterwards on the same value.
 
-use std::time::Duration;
+use cerrojo::ErrorKind;
+use cerrojo_testbed::Direction;
+use libtest_mimic::Trial;
 
-use cerrojo::{ErrorKind, Instant, LeaseState, clock, spi::Break};
-use cerrojo_testbed::{Direction, Proxy};
-use libtest_mimic::{Failed, Trial};
-
-use crate::site::{
-    LONG, Locks, Outcome, Shared, Site, connect, goes_on, is_lost, kind, millis, trial, ttl, until,
-    waiter, works,
+use crate::{
+    faults::{self, FAULTS, LIMIT, Way, fails_in_time, hold, refuse, together},
+    site::{
+        LONG, Locks, OnServer, Outcome, Shared, Site, connect, goes_on, kind, millis, trial, ttl,
+        until, waiter, works,
+    },
 };
 
-/// The limit of a call in these trials.
-const LIMIT: Duration = Duration::from_millis(400);
-/// A call and what is to be given back after it may each have to connect and to ask. Shorter than the core's own limit,
-/// which is the last resort.
-const IN_TIME: Duration = Duration::from_millis(4_500);
 /// Two for requests and one to listen.
 const CONNECTIONS: u64 = 3;
 
@@ -40,24 +36,16 @@ async fn locks_of(site: &Site) -> cerrojo::Result<Locks> {
 }
 
 async fn stopped() -> Outcome {
-    let site = Site::start()?;
+    let site = Site::alone().await?;
     all_end(&site, || site.server.freeze(), || site.server.thaw()).await
 }
 
 async fn half_open(site: Site) -> Outcome {
-    let hold = || {
-        site.proxy.hold(Direction::ToServer)?;
-        site.proxy.hold(Direction::ToClient)
-    };
-    all_end(&site, hold, || site.proxy.heal()).await
+    all_end(&site, || hold(&site.proxy), || site.proxy.heal()).await
 }
 
 async fn refusing(site: Site) -> Outcome {
-    let refuse = || {
-        site.proxy.refuse()?;
-        site.proxy.reset()
-    };
-    all_end(&site, refuse, || site.proxy.accept()).await
+    all_end(&site, || refuse(&site.proxy), || site.proxy.accept()).await
 }
 
 async fn too_slow(site: Site) -> Outcome {
@@ -71,44 +59,11 @@ async fn all_end(
     mends: impl FnOnce() -> std::io::Result<()>,
 ) -> Outcome {
     let locks = locks_of(site).await?;
-    let held = locks.acquire("held").ttl(ttl(60_000)).wait(LONG).await?;
-    let given_up = locks.acquire("given-up").ttl(ttl(60_000)).wait(LONG).await?;
-    let renewed = locks.acquire("renewed").ttl(ttl(3_000)).wait(LONG).await?;
-    breaks()?;
-    let (name, owner) = (held.name().clone(), held.owner());
-    fails_in_time("acquire", millis(0), locks.try_acquire("new")).await?;
-    fails_in_time("acquire", millis(1_000), locks.acquire("new").wait(millis(1_000))).await?;
-    fails_in_time("renew", millis(0), locks.resume(&name, owner, ttl(60_000))).await?;
-    fails_in_time("holder", millis(0), locks.holder(&name)).await?;
-    fails_in_time("list", millis(0), locks.list(None, 10)).await?;
-    fails_in_time("prune", millis(0), locks.prune()).await?;
-    fails_in_time("break", millis(0), locks.break_lock(&"other".parse()?, Break::Now)).await?;
-    let released = fails_in_time("release", millis(0), given_up.release()).await?;
-    assert_eq!(released, ErrorKind::Indeterminate);
-    is_lost(&renewed).await?;
-    assert_eq!(held.state(), LeaseState::Held);
-    mends()?;
-    for name in ["new", "given-up", "renewed"] {
-        works(&locks, name).await?;
-    }
-    Ok(held.release().await?)
-}
-
-/// Fails, and not later than a call takes at most after `wait`; the kind says that nothing, or nobody knows what, was done.
-async fn fails_in_time<T>(
-    what: &str,
-    wait: Duration,
-    call: impl IntoFuture<Output = cerrojo::Result<T>>,
-) -> Result<ErrorKind, Failed> {
-    let start = Instant::now();
-    let answer = clock::within(wait + IN_TIME, call.into_future()).await;
-    let answer = answer.map_err(|_| format!("{what}: still asking after {:?}", wait + IN_TIME))?;
-    let error = answer.err().ok_or_else(|| format!("{what} worked"))?;
-    assert!(Instant::now().since(start) >= wait, "{what} gave up early: {error}");
-    match error.kind() {
-        kind @ (ErrorKind::Unavailable | ErrorKind::Indeterminate) => Ok(kind),
-        kind => Err(format!("{what}: {kind:?}: {error}").into()),
-    }
+    let mends = async || {
+        fails_in_time("prune", millis(0), locks.prune()).await?;
+        Ok(mends()?)
+    };
+    faults::all_end(&locks, breaks, mends).await
 }
 
 async fn just_in_time(site: Site) -> Outcome {
@@ -137,7 +92,7 @@ async fn constant_connections(site: Site) -> Outcome {
             break_briefly(&site, &locks, faults).await?;
             faults += 1;
         }
-        together(&locks, cycle).await;
+        together(&locks, &cycle.to_string()).await;
         site.proxy.await_counts(LONG, |counts| counts.connections_open <= CONNECTIONS)?;
     }
     works(&locks, "a").await?;
@@ -153,66 +108,17 @@ async fn constant_connections(site: Site) -> Outcome {
     until("no connection", async || Ok(site.connections().await? == 0)).await
 }
 
-/// The last of them lasts until the client has given the connections up by itself.
 async fn break_briefly(site: &Site, locks: &Locks, round: u64) -> Outcome {
-    match round % 6 {
-        0 => site.proxy.cut()?,
-        1 => site.proxy.reset()?,
-        2 => {
-            site.proxy.refuse()?;
-            site.proxy.cut()?;
-        }
-        3 => site.proxy.cut_after(Direction::ToClient, 100)?,
-        4 => drop(site.cut_by_server()?),
-        _ => {
-            site.proxy.hold(Direction::ToClient)?;
-            together(locks, CYCLES).await;
-        }
-    }
-    clock::sleep(millis(20)).await;
-    Ok(site.proxy.heal()?)
-}
-
-/// A cycle of each of sixteen tasks. What fails is the fault's doing.
-async fn together(locks: &Locks, cycle: usize) {
-    let cycles = (0..16).map(|task| {
-        let locks = locks.clone();
-        tokio::spawn(async move {
-            let name = format!("{cycle}-{task}");
-            if let Ok(guard) = locks.acquire(name.as_str()).wait(millis(2_000)).await {
-                drop(guard.release().await);
-            }
-        })
-    });
-    for cycle in cycles.collect::<Vec<_>>() {
-        cycle.await.unwrap();
-    }
-}
-
-/// A way to the server on which the connections of now will be silent, while new ones work.
-struct Way {
-    site: Site,
-    silent: Proxy,
-}
-
-impl Way {
-    fn start(site: Site) -> std::io::Result<Self> {
-        let silent = Proxy::start(site.server.port())?;
-        site.proxy.lead_to(silent.port())?;
-        Ok(Self { site, silent })
-    }
-
-    fn go_silent(&self) -> std::io::Result<()> {
-        self.silent.hold(Direction::ToServer)?;
-        self.silent.hold(Direction::ToClient)?;
-        self.site.proxy.lead_to(self.site.server.port())
+    match round % (FAULTS + 1) {
+        FAULTS => Ok(site.cut_by_server().map(drop)?),
+        fault => faults::break_briefly(&site.proxy, locks, fault).await,
     }
 }
 
 /// With a limit for calls that alone would be too long for this TTL.
 async fn silent_holder(site: Site) -> Outcome {
-    let way = Way::start(site)?;
-    let locks = connect(&way.site.url("call_limit_ms=20000")).await?;
+    let way = Way::start(&site.proxy, site.server.port())?;
+    let locks = connect(&site.url("call_limit_ms=20000")).await?;
     let guard = locks.acquire("a").ttl(ttl(12_000)).wait(LONG).await?;
     way.go_silent()?;
     goes_on(&guard).await?;
@@ -220,11 +126,11 @@ async fn silent_holder(site: Site) -> Outcome {
 }
 
 async fn silent_waiter(site: Site) -> Outcome {
-    let way = Way::start(site)?;
-    let (waits, locks) = (locks_of(&way.site).await?, way.site.direct().await?);
+    let way = Way::start(&site.proxy, site.server.port())?;
+    let (waits, locks) = (locks_of(&site).await?, site.direct().await?);
     let holder = locks.acquire("a").ttl(ttl(60_000)).await?;
     let waiting = waiter(waits, "a", 60_000);
-    way.site.until_waiting("a", 1).await?;
+    site.until_waiting("a", 1).await?;
     way.go_silent()?;
     holder.release().await?;
     Ok(waiting.await??.release().await?)

@@ -5,8 +5,8 @@ use cerrojo_testbed::Direction;
 use libtest_mimic::Trial;
 
 use crate::site::{
-    LONG, Locks, Outcome, Shared, Site, connect, eventually, goes_on, is_lost, kind, millis, trial,
-    ttl, until, waiter, works,
+    LONG, Locks, OnServer, Outcome, Shared, Site, connect, eventually, goes_on, is_lost, kind,
+    millis, trial, ttl, until, waiter, works,
 };
 
 pub(crate) fn trials(shared: &Shared) -> Vec<Trial> {
@@ -132,7 +132,7 @@ async fn never_granted(site: &Site, locks: &Locks, others: &Locks) -> Outcome {
 }
 
 async fn unread_request() -> Outcome {
-    let site = Site::start()?;
+    let site = Site::alone().await?;
     let (locks, others) = (warm(&site).await?, site.direct().await?);
     site.server.freeze()?;
     let answer = kind(locks.try_acquire("a").ttl(ttl(60_000)).await);
@@ -143,7 +143,7 @@ async fn unread_request() -> Outcome {
 
 /// The holder's time runs out while the server is stopped.
 async fn stopped_in_line() -> Outcome {
-    let site = Site::start()?;
+    let site = Site::alone().await?;
     let url = site.url("call_limit_ms=10000");
     let (locks, waits) = (connect(&url).await?, connect(&url).await?);
     let holder = locks.acquire("a").ttl(ttl(2_000)).wait(LONG).await?;

@@ -8,7 +8,7 @@ use libtest_mimic::Trial;
 
 use crate::{
     heard::{Heard, warnings},
-    site::{Locks, Look, Outcome, Shared, Site, connect, eventually, ttl, until, waiter, works},
+    site::{Locks, Outcome, Shared, Site, connect, eventually, ttl, until, waiter, works},
 };
 
 pub(crate) fn trials(shared: &Shared) -> Vec<Trial> {
@@ -20,7 +20,7 @@ pub(crate) fn trials(shared: &Shared) -> Vec<Trial> {
 }
 
 /// How often anybody asked for a name that was held.
-async fn asks(site: &Site) -> Look<i64> {
+async fn asks(site: &Site) -> Outcome<i64> {
     let table = &site.table;
     site.number(&format!(
         "SELECT coalesce(sum(calls), 0)::bigint FROM pg_stat_user_functions WHERE funcname = '{table}_ask'"
@@ -71,8 +71,8 @@ pub(crate) async fn until_warned(heard: &Heard) -> Outcome {
 
 /// What listens to warnings has a runtime of its own.
 pub(crate) async fn on_a_thread<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, libtest_mimic::Failed> + Send + 'static,
-) -> Result<T, libtest_mimic::Failed> {
+    work: impl FnOnce() -> Outcome<T> + Send + 'static,
+) -> Outcome<T> {
     tokio::task::spawn_blocking(work).await?
 }
 
@@ -80,7 +80,7 @@ pub(crate) async fn on_a_thread<T: Send + 'static>(
 const COUNTED: Duration = Duration::from_secs(3);
 
 /// How often they asked within [`COUNTED`], and not before they stood in the line.
-async fn rate(site: &Site, waiters: i64, options: &str) -> Result<f64, libtest_mimic::Failed> {
+async fn rate(site: &Site, waiters: i64, options: &str) -> Outcome<f64> {
     let (locks, deaf) = (site.direct().await?, connect(&site.url(options)).await?);
     let mut held = Vec::new();
     let mut waiting = Vec::new();

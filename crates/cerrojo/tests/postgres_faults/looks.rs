@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use cerrojo::clock;
-use libtest_mimic::Failed;
 use tokio::sync::Mutex;
-use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
+use tokio_postgres::{Client, SimpleQueryMessage};
+
+use crate::site::{Outcome, client};
 
 /// A server that is stopped answers nobody.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -21,11 +22,11 @@ impl Looks {
     }
 
     /// The one value that a query answers; by a new connection after one that failed.
-    pub(crate) async fn ask(&self, query: &str) -> Result<String, Failed> {
+    pub(crate) async fn ask(&self, query: &str) -> Outcome<String> {
         let mut kept = self.client.lock().await;
         let client = match kept.take() {
-            Some(client) => client,
-            None => clock::within(LIMIT, dial(&self.url)).await??,
+            Some(kept) => kept,
+            None => clock::within(LIMIT, client(&self.url)).await??,
         };
         let answer = value(&clock::within(LIMIT, client.simple_query(query)).await??)?;
         *kept = Some(client);
@@ -33,13 +34,7 @@ impl Looks {
     }
 }
 
-async fn dial(url: &str) -> Result<Client, Failed> {
-    let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
-    tokio::spawn(connection);
-    Ok(client)
-}
-
-fn value(messages: &[SimpleQueryMessage]) -> Result<String, Failed> {
+fn value(messages: &[SimpleQueryMessage]) -> Outcome<String> {
     let value = messages.iter().find_map(|message| match message {
         SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
         _ => None,

@@ -11,6 +11,8 @@
 
 mod child;
 mod clocks;
+#[path = "../trials/faults.rs"]
+mod faults;
 mod hang;
 #[path = "../trials/heard.rs"]
 mod heard;
@@ -29,19 +31,15 @@ mod tls;
 use std::process::ExitCode;
 
 use cerrojo_testbed::{Disk, need};
-use libtest_mimic::{Arguments, Trial};
+use libtest_mimic::Trial;
 
-use crate::site::Shared;
+use crate::site::{Shared, run};
 
 fn main() -> ExitCode {
-    if let Some(code) = child::main() {
-        return code;
-    }
-    heard::prepare();
-    let mut arguments = Arguments::from_args();
-    // Most of a trial is waiting.
-    arguments.test_threads = arguments.test_threads.or(Some(12));
-    libtest_mimic::run(&arguments, trials()).exit_code()
+    child::main().unwrap_or_else(|| {
+        heard::prepare();
+        run("postgres", trials(), 12)
+    })
 }
 
 fn trials() -> Vec<Trial> {
@@ -57,13 +55,12 @@ fn trials() -> Vec<Trial> {
         tables::trials(&shared),
         tls::trials(&shared),
     ];
-    let (server, pooler) = (need("postgres").is_ignored(), need("pgbouncer").is_ignored());
-    let mut all = ignored_if(server, themes.into_iter().flatten());
-    all.extend(ignored_if(server || pooler, pooler::trials(&shared)));
-    all.extend(ignored_if(server || Disk::unavailable().is_some(), room::trials()));
+    let mut all: Vec<_> = themes.into_iter().flatten().collect();
+    all.extend(ignored_if(need("pgbouncer").is_ignored(), pooler::trials(&shared)));
+    all.extend(ignored_if(Disk::unavailable().is_some(), room::trials()));
     all
 }
 
-fn ignored_if(is_ignored: bool, trials: impl IntoIterator<Item = Trial>) -> Vec<Trial> {
-    trials.into_iter().map(|trial| trial.with_ignored_flag(is_ignored)).collect()
+fn ignored_if(is_ignored: bool, trials: Vec<Trial>) -> impl Iterator<Item = Trial> {
+    trials.into_iter().map(move |trial| trial.with_ignored_flag(is_ignored))
 }

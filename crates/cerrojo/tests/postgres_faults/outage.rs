@@ -1,12 +1,15 @@
 //! Servers and networks that go away and come back.
 
-use cerrojo::{ErrorKind, FencedGuard, Instant, clock};
+use cerrojo::{ErrorKind, clock};
 use cerrojo_testbed::Direction;
-use libtest_mimic::{Failed, Trial};
+use libtest_mimic::Trial;
 
-use crate::site::{
-    LONG, Locks, Outcome, Shared, Site, check_error, goes_on, is_lost, kind, millis, trial, ttl,
-    until, waiter, works,
+use crate::{
+    faults::{self, hold, lost_on_time, refuse},
+    site::{
+        LONG, Locks, OnServer, Outcome, Shared, Site, check_error, goes_on, kind, millis, trial,
+        ttl, until, waiter, works,
+    },
 };
 
 pub(crate) fn trials(shared: &Shared) -> Vec<Trial> {
@@ -30,11 +33,7 @@ pub(crate) fn trials(shared: &Shared) -> Vec<Trial> {
 }
 
 async fn held(site: Site) -> Outcome {
-    let hold = || {
-        site.proxy.hold(Direction::ToServer)?;
-        site.proxy.hold(Direction::ToClient)
-    };
-    two_ttls(&site, hold, || site.proxy.heal()).await
+    two_ttls(&site, || hold(&site.proxy), || site.proxy.heal()).await
 }
 
 async fn swallowed(site: Site) -> Outcome {
@@ -51,20 +50,16 @@ async fn swallowed(site: Site) -> Outcome {
 }
 
 async fn refused(site: Site) -> Outcome {
-    let refuse = || {
-        site.proxy.refuse()?;
-        site.proxy.reset()
-    };
-    two_ttls(&site, refuse, || site.proxy.accept()).await
+    two_ttls(&site, || refuse(&site.proxy), || site.proxy.accept()).await
 }
 
 async fn stopped() -> Outcome {
-    let site = Site::start()?;
+    let site = Site::alone().await?;
     two_ttls(&site, || site.server.freeze(), || site.server.thaw()).await
 }
 
 async fn killed() -> Outcome {
-    let site = Site::start()?;
+    let site = Site::alone().await?;
     two_ttls(&site, || site.server.kill(), || site.server.restart()).await
 }
 
@@ -94,25 +89,13 @@ async fn two_ttls(
     works(&others, "a").await
 }
 
-/// Ready though nobody can be asked; answers when the validity ended.
-async fn lost_on_time(guard: &FencedGuard) -> Result<Instant, Failed> {
-    let mut until = guard.valid_until().ok_or("lost at once")?;
-    while let Some(later) = guard.signal().valid_until_changes(Some(until)).await {
-        until = later;
-    }
-    is_lost(guard).await?;
-    let late = Instant::now().since(until);
-    assert!(late < millis(1_000), "{late:?} after the end of validity");
-    Ok(until)
-}
-
 async fn unreachable(locks: &Locks, address: &str) -> Outcome {
     let refused = locks.try_acquire("b").await.unwrap_err();
     check_error(&refused, &[ErrorKind::Unavailable, ErrorKind::Indeterminate], &[address])
 }
 
 async fn killed_briefly() -> Outcome {
-    let site = Site::start()?;
+    let site = Site::alone().await?;
     let (locks, others) = (site.locks().await?, site.locks().await?);
     let guard = locks.acquire("a").ttl(ttl(30_000)).await?;
     let waiting = waiter(others, "a", 30_000);
@@ -126,7 +109,7 @@ async fn killed_briefly() -> Outcome {
 }
 
 async fn restarted() -> Outcome {
-    let site = Site::start()?;
+    let site = Site::alone().await?;
     let (locks, others) = (site.locks().await?, site.locks().await?);
     let guard = locks.acquire("a").ttl(ttl(12_000)).await?;
     let waiting = waiter(others, "a", 12_000);
@@ -154,23 +137,6 @@ async fn ended_by_server(site: Site) -> Outcome {
     until("six connections at most", async || Ok(site.connections().await? <= 6)).await
 }
 
-/// Each way to fail loses one request or its answer; the lock is still held some TTLs later.
 async fn one_failed_renewal(site: Site) -> Outcome {
-    let locks = site.locks().await?;
-    let guard = locks.acquire("a").ttl(ttl(6_000)).await?;
-    for direction in [Direction::ToServer, Direction::ToClient] {
-        let before = site.proxy.counts()?;
-        site.proxy.hold(direction)?;
-        site.proxy.await_counts(LONG, move |now| match direction {
-            Direction::ToServer => now.to_server.arrived > before.to_server.arrived,
-            Direction::ToClient => now.to_client.arrived > before.to_client.arrived,
-        })?;
-        site.proxy.cut()?;
-        site.proxy.heal()?;
-        goes_on(&guard).await?;
-    }
-    let end = Instant::now() + millis(15_000);
-    clock::until(end, guard.lost()).await.unwrap_err();
-    goes_on(&guard).await?;
-    Ok(guard.release().await?)
+    faults::one_failed_renewal(&site.locks().await?, &site.proxy, 6_000).await
 }

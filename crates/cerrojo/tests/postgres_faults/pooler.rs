@@ -2,7 +2,7 @@
 
 use cerrojo::{ErrorKind, LeaseState};
 use cerrojo_testbed::{PgBouncer, PgBouncerBuilder, Proxy};
-use libtest_mimic::{Failed, Trial};
+use libtest_mimic::Trial;
 
 use crate::{
     heard::warnings,
@@ -36,7 +36,7 @@ impl Pool {
     fn start(
         site: Site,
         settings: impl FnOnce(PgBouncerBuilder) -> PgBouncerBuilder,
-    ) -> Result<Self, Failed> {
+    ) -> Outcome<Self> {
         let bouncer = settings(site.pooler()).start()?;
         Ok(Self { site, bouncer })
     }

@@ -1,19 +1,17 @@
 //! Servers that do not let us in, and what is no server of ours: a clear error, in time, that never shows a password.
 
-use std::{
-    io::{Read, Write},
-    net::TcpListener,
-    os::unix::fs::PermissionsExt,
-    time::Duration,
-};
+use std::{net::TcpListener, os::unix::fs::PermissionsExt, time::Duration};
 
 use cerrojo::{AnyLocker, ErrorKind, Options, backend::postgres::Postgres, clock};
 use cerrojo_testbed::Port;
-use libtest_mimic::{Failed, Trial};
+use libtest_mimic::Trial;
 
-use crate::site::{
-    LONG, Outcome, ROLE, Shared, Site, check_error, connect, is_lost, kind, trial, ttl, until,
-    until_told, works,
+use crate::{
+    faults::{SECRET, never_shown, serve},
+    site::{
+        LONG, Outcome, ROLE, Shared, Site, check_error, connect, is_lost, kind, trial, ttl, until,
+        until_told, works,
+    },
 };
 
 pub(crate) fn trials(shared: &Shared) -> Vec<Trial> {
@@ -33,9 +31,6 @@ pub(crate) fn trials(shared: &Shared) -> Vec<Trial> {
 
 /// Connecting and being greeted, or the reason why not.
 const IN_TIME: Duration = Duration::from_secs(12);
-/// What must never be shown.
-pub(crate) const SECRET: &str = "hunter2hunter2";
-
 /// Connecting fails in time with such an error.
 pub(crate) async fn refused(url: &str, kind: ErrorKind, words: &[&str]) -> Outcome {
     let mut error = error_of(url).await?;
@@ -49,19 +44,10 @@ pub(crate) async fn refused(url: &str, kind: ErrorKind, words: &[&str]) -> Outco
 
 const TOO_SLOW: &str = "no connection within";
 
-async fn error_of(url: &str) -> Result<cerrojo::Error, Failed> {
+async fn error_of(url: &str) -> Outcome<cerrojo::Error> {
     let answer = clock::within(IN_TIME, Postgres::connect(url)).await;
     let answer = answer.map_err(|_| format!("{url}: still connecting after {IN_TIME:?}"))?;
     answer.err().ok_or_else(|| format!("{url} let us in").into())
-}
-
-/// Nor in any of its sources.
-fn never_shown(error: &cerrojo::Error) {
-    let mut next: Option<&dyn std::error::Error> = Some(error);
-    while let Some(error) = next {
-        assert!(!format!("{error} {error:?}").contains(SECRET), "a password is shown");
-        next = error.source();
-    }
 }
 
 /// With another login, of the form `user:password` or less.
@@ -161,7 +147,7 @@ async fn socket(site: Site) -> Outcome {
 }
 
 /// A role of its own, that may have so many connections.
-fn limited(site: &Site, connections: usize) -> Result<String, Failed> {
+fn limited(site: &Site, connections: usize) -> Outcome<String> {
     site.server.create_role(&site.table, &format!("CONNECTION LIMIT {connections}"))?;
     let url = site.url_of(&site.table, &site.server.address(), "");
     site.server.superuser_sql(&Postgres::builder(&url).grant_to(&site.table).init_sql()?)?;
@@ -209,19 +195,6 @@ async fn no_connection(site: Site) -> Outcome {
     let again = locks.acquire("a").ttl(ttl(3_000)).wait(LONG).await?;
     again.release().await?;
     works(&locks, "b").await
-}
-
-/// Serves every connection with `answer` to whatever comes, until the process ends.
-fn serve(answer: &'static [u8]) -> std::io::Result<String> {
-    let listener = TcpListener::bind("127.0.0.1:0")?;
-    let address = listener.local_addr()?.to_string();
-    std::thread::spawn(move || {
-        for mut connection in listener.incoming().map_while(Result::ok) {
-            drop(connection.read(&mut [0; 1_024]));
-            drop(connection.write_all(answer));
-        }
-    });
-    Ok(address)
 }
 
 async fn not_postgres() -> Outcome {

@@ -4,7 +4,7 @@ use std::fs;
 
 use cerrojo::{ErrorKind, LeaseState};
 use cerrojo_testbed::{Disk, PostgresServer};
-use libtest_mimic::{Failed, Trial};
+use libtest_mimic::Trial;
 
 use crate::site::{LONG, Locks, Outcome, Site, check_error, goes_on, kind, trial, ttl, works};
 
@@ -17,7 +17,7 @@ const DISK_BYTES: u64 = 160 << 20;
 
 async fn full() -> Outcome {
     let disk = Disk::new(DISK_BYTES)?;
-    let site = Site::of(&PostgresServer::builder().fast().on_disk(&disk))?;
+    let site = Site::of(&PostgresServer::builder().fast().on_disk(&disk)).await?;
     let locks = site.locks().await?;
     let held = locks.acquire("held").ttl(ttl(9_000)).await?;
     disk.fill("ballast")?;
@@ -32,7 +32,7 @@ async fn full() -> Outcome {
 }
 
 /// Each new name takes a row.
-async fn until_refused(locks: &Locks) -> Result<cerrojo::Error, Failed> {
+async fn until_refused(locks: &Locks) -> Outcome<cerrojo::Error> {
     for number in 0..2_000 {
         if let Err(error) = locks.acquire(format!("n{number}").as_str()).wait(LONG / 30).await {
             return Ok(error);

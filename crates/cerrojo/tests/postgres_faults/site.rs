@@ -1,70 +1,26 @@
 //! What a trial has at hand.
 
-use std::{
-    io,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{io, sync::Arc};
 
-use cerrojo::{
-    Error, ErrorKind, Instant, Locker, OwnerId, Result, backend::postgres::Postgres, clock,
-};
+use cerrojo::{Error, ErrorKind, FencedGuard, Instant, Locker, Result};
 use cerrojo_testbed::{PgBouncer, PgBouncerBuilder, PostgresBuilder, PostgresServer, Proxy};
-use libtest_mimic::{Failed, Trial};
 
 use crate::looks::Looks;
 
+#[path = "../postgres_site/mod.rs"]
+#[allow(dead_code, reason = "each test target uses a part")]
+mod postgres_site;
 #[path = "../trials/mod.rs"]
+#[allow(dead_code, reason = "each test target uses a part")]
 mod trials;
 
+pub(crate) use postgres_site::{Locks, OnServer, ROLE, Shared, client};
+use postgres_site::{fresh_name, make_tables, start};
 pub(crate) use trials::{
-    LONG, Outcome, bounded, child::complaint, child_main, eventually, goes_on, is_lost, kind,
-    millis, opened, runtime, say, trial, ttl, works,
+    LONG, Outcome, bounded, check_error,
+    child::{child_main, opened, say, talk},
+    eventually, goes_on, is_lost, kind, millis, run, runtime, trial, ttl, until, works,
 };
-
-pub(crate) type Locks = Locker<Postgres>;
-
-/// What a look into the database answers.
-pub(crate) type Look<T> = std::result::Result<T, Failed>;
-
-/// The role that uses the locks: it has no rights but those that `init` gives it.
-pub(crate) const ROLE: &str = "client";
-
-/// One server for all trials that leave it as it is, started when the first wants it and stopped with the last.
-#[derive(Clone, Default)]
-pub(crate) struct Shared(Arc<Mutex<Option<Arc<PostgresServer>>>>);
-
-impl Shared {
-    pub(crate) fn trial<F: Future<Output = Outcome> + 'static>(
-        &self,
-        name: &str,
-        proof: fn(Site) -> F,
-    ) -> Trial {
-        let shared = self.clone();
-        Trial::test(name, move || {
-            let site = Site::at(shared.server()?)?;
-            drop(shared);
-            runtime().block_on(bounded(proof(site)))
-        })
-    }
-
-    fn server(&self) -> io::Result<Arc<PostgresServer>> {
-        let mut server = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(server) = &*server {
-            return Ok(Arc::clone(server));
-        }
-        let builder = PostgresServer::builder().fast().option("max_connections", "200");
-        // What is called how often.
-        let started = Arc::new(started(&builder.option("track_functions", "pl"))?);
-        *server = Some(Arc::clone(&started));
-        Ok(started)
-    }
-}
-
-fn started(builder: &PostgresBuilder) -> io::Result<PostgresServer> {
-    let server = builder.start()?;
-    server.create_role(ROLE, "")?;
-    Ok(server)
-}
 
 /// A table of its own, behind a proxy.
 pub(crate) struct Site {
@@ -75,30 +31,31 @@ pub(crate) struct Site {
     pub(crate) table: String,
 }
 
-impl Site {
-    /// On a server of its own.
-    pub(crate) fn start() -> io::Result<Self> {
-        Self::of(&PostgresServer::builder().fast())
+impl OnServer for Site {
+    /// Asks everybody for a password.
+    fn builder() -> PostgresBuilder {
+        let builder = PostgresServer::builder().fast();
+        builder.option("max_connections", "200").option("track_functions", "pl")
     }
 
-    pub(crate) fn of(builder: &PostgresBuilder) -> io::Result<Self> {
-        Self::at(Arc::new(started(builder)?))
-    }
-
-    fn at(server: Arc<PostgresServer>) -> io::Result<Self> {
-        let table = format!("t{}", &OwnerId::random().to_hex()[..16]);
+    async fn on(server: Arc<PostgresServer>) -> Outcome<Self> {
         let proxy = Proxy::start(server.port())?;
         let looks = Looks::new(server.url("postgres", "app"));
-        let site = Self { server, proxy, looks, table };
+        let site = Self { server, proxy, looks, table: fresh_name() };
         site.make_tables()?;
         Ok(site)
     }
+}
+
+impl Site {
+    /// On a server of its own that is like this.
+    pub(crate) async fn of(builder: &PostgresBuilder) -> Outcome<Self> {
+        Self::on(Arc::new(start(builder)?)).await
+    }
 
     /// By an administrator's hand.
-    pub(crate) fn make_tables(&self) -> io::Result<()> {
-        let builder = Postgres::builder("postgres://ignored").table(&self.table).grant_to(ROLE);
-        let sql = builder.init_sql().map_err(io::Error::other)?;
-        self.server.superuser_sql(&sql).map(drop)
+    pub(crate) fn make_tables(&self) -> Outcome {
+        make_tables(&self.server, &self.table, ROLE)
     }
 
     pub(crate) fn drop_tables(&self) -> io::Result<()> {
@@ -145,32 +102,32 @@ impl Site {
     }
 
     /// One number out of the database.
-    pub(crate) async fn number(&self, query: &str) -> Look<i64> {
+    pub(crate) async fn number(&self, query: &str) -> Outcome<i64> {
         Ok(self.looks.ask(query).await?.parse()?)
     }
 
     /// What stands in the row of a name; none without a row.
-    async fn row(&self, name: &str, what: &str) -> Look<i64> {
+    async fn row(&self, name: &str, what: &str) -> Outcome<i64> {
         let row = format!("SELECT {what} FROM cerrojo.{} WHERE name = '{name}'", self.table);
         self.number(&format!("SELECT coalesce(({row}), 0)::bigint")).await
     }
 
-    pub(crate) async fn is_held(&self, name: &str) -> Look<bool> {
+    pub(crate) async fn is_held(&self, name: &str) -> Outcome<bool> {
         let held = "(owner IS NOT NULL AND expires_at > clock_timestamp())::int";
         Ok(self.row(name, held).await? == 1)
     }
 
     /// The token of the latest grant; 0 where there was none.
-    pub(crate) async fn token(&self, name: &str) -> Look<i64> {
+    pub(crate) async fn token(&self, name: &str) -> Outcome<i64> {
         self.row(name, "token").await
     }
 
     /// When the lease ends, by the server's clock.
-    pub(crate) async fn end_us(&self, name: &str) -> Look<i64> {
+    pub(crate) async fn end_us(&self, name: &str) -> Outcome<i64> {
         self.row(name, "extract(epoch FROM expires_at) * 1000000").await
     }
 
-    pub(crate) async fn waiting(&self, name: &str) -> Look<i64> {
+    pub(crate) async fn waiting(&self, name: &str) -> Outcome<i64> {
         let table = &self.table;
         let line = format!("SELECT count(*) FROM cerrojo.{table}_waiter WHERE name = '{name}'");
         self.number(&line).await
@@ -181,7 +138,7 @@ impl Site {
     }
 
     /// Connections of the trial's clients, as the server sees them.
-    pub(crate) async fn connections(&self) -> Look<i64> {
+    pub(crate) async fn connections(&self) -> Outcome<i64> {
         let ours = format!("application_name = '{}'", self.table);
         self.number(&format!("SELECT count(*) FROM pg_stat_activity WHERE {ours}")).await
     }
@@ -191,27 +148,9 @@ impl Site {
     }
 }
 
-/// Comes true within [`LONG`]; what fails meanwhile is not true yet.
-pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> Look<bool>) -> Outcome {
-    let end = Instant::now() + LONG;
-    while !is_so().await.unwrap_or(false) {
-        if Instant::now() >= end {
-            return Err(format!("not within {LONG:?}: {what}").into());
-        }
-        clock::sleep(millis(10)).await;
-    }
-    Ok(())
-}
-
-/// A busy machine may need longer than a short limit allows.
+/// A locker with connections of its own.
 pub(crate) async fn connect(url: &str) -> Result<Locks> {
-    let mut tries = 10;
-    loop {
-        match Postgres::connect(url).await {
-            Err(error) if error.kind() == ErrorKind::Unavailable && tries > 0 => tries -= 1,
-            connected => return connected.map(Locker::new),
-        }
-    }
+    postgres_site::connect(url).await.map(Locker::new)
 }
 
 /// One that stands in the line in a task of its own, with connections of its own: those of one locker stand in a line
@@ -221,7 +160,7 @@ pub(crate) fn waiter(locks: Locks, name: &str, ttl_ms: u64) -> Waiter {
     tokio::spawn(async move { locks.acquire(name.as_str()).ttl(ttl(ttl_ms)).wait(2 * LONG).await })
 }
 
-pub(crate) type Waiter = tokio::task::JoinHandle<Result<cerrojo::FencedGuard>>;
+pub(crate) type Waiter = tokio::task::JoinHandle<Result<FencedGuard>>;
 
 /// Asks until it is told that: a busy machine may need longer than the limit at first.
 pub(crate) async fn until_told(locks: &Locks, told: ErrorKind, words: &[&str]) -> Outcome {
@@ -240,13 +179,4 @@ pub(crate) async fn until_told(locks: &Locks, told: ErrorKind, words: &[&str]) -
 
 fn is_final(error: &Error) -> bool {
     !matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Indeterminate)
-}
-
-/// An error of one of these kinds, whose message has all these words.
-pub(crate) fn check_error(error: &Error, kinds: &[ErrorKind], words: &[&str]) -> Outcome {
-    let said = error.to_string();
-    if kinds.contains(&error.kind()) && words.iter().all(|word| said.contains(word)) {
-        return Ok(());
-    }
-    Err(format!("expected {kinds:?} and {words:?}, but {:?}: {said}", error.kind()).into())
 }

@@ -9,8 +9,8 @@ use libtest_mimic::Trial;
 use crate::{
     refused::refused,
     site::{
-        LONG, Outcome, ROLE, Site, connect, goes_on, is_lost, kind, trial, ttl, until_told, waiter,
-        works,
+        LONG, OnServer, Outcome, ROLE, Site, connect, goes_on, is_lost, kind, trial, ttl,
+        until_told, waiter, works,
     },
 };
 
@@ -22,15 +22,15 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-fn pair() -> std::io::Result<(Site, PostgresServer)> {
-    let site = Site::start()?;
-    let standby = PostgresServer::builder().fast().standby_of(&site.server).start()?;
+async fn pair() -> Outcome<(Site, PostgresServer)> {
+    let site = Site::alone().await?;
+    let standby = Site::builder().standby_of(&site.server).start()?;
     standby.await_caught_up(&site.server)?;
     Ok((site, standby))
 }
 
 async fn told() -> Outcome {
-    let (site, standby) = pair()?;
+    let (site, standby) = pair().await?;
     let address = standby.address();
     let words = [address.as_str(), "it is a standby", "name the primary"];
     refused(&site.url_of(ROLE, &address, ""), ErrorKind::Invalid, &words).await?;
@@ -39,7 +39,7 @@ async fn told() -> Outcome {
 }
 
 async fn both_hosts() -> Outcome {
-    let (site, standby) = pair()?;
+    let (site, standby) = pair().await?;
     let both = format!("{},{}", site.server.address(), standby.address());
     let url = site.url_of(ROLE, &both, "call_limit_ms=500");
     let (locks, waits) = (connect(&url).await?, connect(&url).await?);
@@ -61,7 +61,7 @@ async fn both_hosts() -> Outcome {
 
 /// As with a floating address or a name service.
 async fn one_name() -> Outcome {
-    let (mut site, standby) = pair()?;
+    let (mut site, standby) = pair().await?;
     let locks = site.locks().await?;
     let guard = locks.acquire("a").ttl(ttl(60_000)).wait(LONG).await?;
     standby.await_caught_up(&site.server)?;

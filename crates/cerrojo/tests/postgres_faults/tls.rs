@@ -7,7 +7,8 @@ use cerrojo_testbed::{Certificates, PostgresServer};
 use libtest_mimic::Trial;
 
 use crate::{
-    refused::{SECRET, refused},
+    faults::SECRET,
+    refused::refused,
     site::{LONG, Outcome, ROLE, Shared, Site, connect, trial},
 };
 
@@ -40,7 +41,7 @@ async fn lets_in(site: &Site, name: &str, options: &str) -> Outcome {
 
 async fn with_tls() -> Outcome {
     let (ours, strangers) = (Certificates::new()?, Certificates::new()?);
-    let site = Site::of(&PostgresServer::builder().fast().tls(&ours))?;
+    let site = Site::of(&PostgresServer::builder().fast().tls(&ours)).await?;
     let (ca, other) = (root(&ours.authority()), root(&strangers.authority()));
     for options in ["", "sslmode=allow", "sslmode=prefer", "sslmode=require"] {
         lets_in(&site, "localhost", options).await?;
@@ -91,7 +92,7 @@ async fn without_tls(site: Site) -> Outcome {
 
 async fn client_certificates() -> Outcome {
     let (ours, strangers) = (Certificates::new()?, Certificates::new()?);
-    let site = Site::of(&PostgresServer::builder().fast().mutual_tls(&ours))?;
+    let site = Site::of(&PostgresServer::builder().fast().mutual_tls(&ours)).await?;
     let ca = root(&ours.authority());
     let with = |of: &Certificates| {
         let (cert, key) = (of.client(), of.client_key());

@@ -1,13 +1,11 @@
 //! A fence is as durable as what it guards.
 
-use std::sync::Arc;
-
 use cerrojo::fence::postgres::TableError;
 
-use crate::site::{Outcome, Site, builder, start};
+use crate::site::{OnServer, Outcome, Site};
 
 pub(crate) async fn a_killed_server_keeps_what_was_admitted(_: Site) -> Outcome {
-    let site = Site::on(Arc::new(start(&builder())?)).await?;
+    let site = Site::alone().await?;
     let mut client = site.client().await?;
     site.pass(&mut client, 34).await?;
     let transaction = client.transaction().await?;

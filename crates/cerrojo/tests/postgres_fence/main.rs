@@ -15,23 +15,18 @@ mod crowd;
 mod making;
 mod names;
 mod overlap;
+#[macro_use]
+#[path = "../trials/named.rs"]
+mod named;
 mod site;
 
-use std::{process::ExitCode, sync::Arc};
+use std::process::ExitCode;
 
-use cerrojo_testbed::need;
-use libtest_mimic::{Arguments, Trial};
-use site::{Shared, trial};
+use libtest_mimic::Trial;
+use site::{Shared, run};
 
-/// Trials by the names of their functions.
-macro_rules! trials {
-    ($shared:expr; $($module:ident :: $name:ident,)*) => {
-        vec![$(trial(stringify!($name), $shared, $module::$name)),*]
-    };
-}
-
-fn all(shared: &Arc<Shared>) -> Vec<Trial> {
-    trials![shared;
+fn all(shared: &Shared) -> Vec<Trial> {
+    named![|name, proof| shared.trial(name, proof);
         admitting::a_smaller_token_is_refused_with_both_numbers_in_the_table,
         admitting::a_read_in_a_transaction_raises_the_fence,
         admitting::a_token_of_another_store_is_refused_by_the_table_until_the_store_is_adopted,
@@ -52,12 +47,5 @@ fn all(shared: &Arc<Shared>) -> Vec<Trial> {
 }
 
 fn main() -> ExitCode {
-    let shared = Arc::new(Shared::default());
-    let is_ignored = need("postgres").is_ignored();
-    let trials = all(&shared).into_iter().map(|trial| trial.with_ignored_flag(is_ignored));
-    let trials = trials.collect();
-    let arguments = Arguments::from_args();
-    // The server ends with the last of its trials.
-    drop(shared);
-    libtest_mimic::run(&arguments, trials).exit_code()
+    run("postgres", all(&Shared::default()), 4)
 }

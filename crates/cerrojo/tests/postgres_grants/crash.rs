@@ -8,7 +8,7 @@ use cerrojo_testbed::PostgresServer;
 use tokio::{sync::mpsc, task::JoinSet};
 
 use crate::site::{
-    LONG, Locks, Outcome, ROLE, Shared, Site, TRUST, connect, rounds, soon, start, ttl,
+    LONG, Locks, OnServer, Outcome, ROLE, Site, TRUST, connect, rounds, soon, start, ttl,
 };
 
 /// Two tasks each take and give back so many locks, again and again.
@@ -27,9 +27,9 @@ enum Granted {
 }
 
 pub(crate) async fn a_server_killed_amid_grants_forgets_none_and_repeats_no_token(
-    _: Shared,
+    _: Site,
 ) -> Outcome {
-    let site = site_that_forgets()?;
+    let site = site_that_forgets().await?;
     let mut tokens = HashMap::new();
     for round in 0..rounds(4, 40) {
         let locks = site.locks().await?;
@@ -53,12 +53,12 @@ pub(crate) async fn a_server_killed_amid_grants_forgets_none_and_repeats_no_toke
 }
 
 /// Where nothing is written by itself within a round, and the role asks for no more.
-fn site_that_forgets() -> Outcome<Site> {
+async fn site_that_forgets() -> Outcome<Site> {
     let builder = PostgresServer::builder().hba(TRUST);
     let lazy = builder.option("wal_writer_delay", "10s").option("wal_writer_flush_after", "1GB");
     let server = start(&lazy)?;
     server.superuser_sql(&format!("ALTER ROLE {ROLE} SET synchronous_commit = off"))?;
-    Site::on(Arc::new(server))
+    Site::on(Arc::new(server)).await
 }
 
 fn work(locks: &Locks, round: u64) -> (JoinSet<Result<()>>, mpsc::UnboundedReceiver<Granted>) {
@@ -119,9 +119,8 @@ async fn are_held(site: &Site, left: &[(String, u64)]) -> Outcome {
 }
 
 pub(crate) async fn a_role_with_another_isolation_level_is_told_which_the_locks_need(
-    shared: Shared,
+    site: Site,
 ) -> Outcome {
-    let site = shared.site()?;
     for level in ["serializable", "repeatable read"] {
         let role = site.new_role()?;
         site.grant_to(&role)?;

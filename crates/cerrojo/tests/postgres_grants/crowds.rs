@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     session::Session,
-    site::{LONG, Locks, Outcome, Shared, Site, eventually, rounds, soon, ttl},
+    site::{LONG, Locks, Outcome, Site, rounds, soon, ttl, until},
 };
 
 /// How many stores contend for one name, each with connections of its own.
@@ -42,9 +42,9 @@ const WAITED_FOR_BUT_FREE: &str = "SELECT count(*) FROM \"cerrojo\".\"lock\" l
         SELECT FROM \"cerrojo\".\"lock_waiter\" w WHERE w.name = l.name AND w.alive_until > clock_timestamp())";
 
 pub(crate) async fn sixty_four_sessions_on_one_name_whose_connections_are_ended(
-    shared: Shared,
+    site: Site,
 ) -> Outcome {
-    let (site, observer) = journaled(&shared).await?;
+    let (site, observer) = journaled(site).await?;
     let ends = CancellationToken::new();
     let mut all = JoinSet::new();
     for _ in 0..SESSIONS {
@@ -58,8 +58,8 @@ pub(crate) async fn sixty_four_sessions_on_one_name_whose_connections_are_ended(
 }
 
 /// A table with a journal, and a session that looks on.
-async fn journaled(shared: &Shared) -> Outcome<(Arc<Site>, Session)> {
-    let site = Arc::new(shared.site()?);
+async fn journaled(site: Site) -> Outcome<(Arc<Site>, Session)> {
+    let site = Arc::new(site);
     let observer = site.session().await?;
     observer.ask(JOURNAL).await?;
     Ok((site, observer))
@@ -91,7 +91,7 @@ async fn join(all: &mut JoinSet<Outcome>) -> Outcome {
 /// All have gone: nothing is held, tokens have risen, and so does the next.
 async fn is_over(site: &Site, observer: &Session) -> Outcome {
     let held = "SELECT count(*) FROM \"cerrojo\".\"lock\" WHERE owner IS NOT NULL AND expires_at > clock_timestamp()";
-    eventually("nothing is held", async || Ok(observer.number(held).await? == 0)).await?;
+    until("nothing is held", async || Ok(observer.number(held).await? == 0)).await?;
     assert_eq!(observer.number(WAITED_FOR_BUT_FREE).await?, 0);
     assert_eq!(observer.number(FALLEN).await?, 0);
     let last = observer.number("SELECT max(token) FROM \"cerrojo\".\"lock_journal\"").await?;
@@ -154,9 +154,9 @@ fn passes(error: &Error) -> Result<(), String> {
 }
 
 pub(crate) async fn names_in_different_orders_while_all_are_broken_and_pruned(
-    shared: Shared,
+    site: Site,
 ) -> Outcome {
-    let (site, observer) = journaled(&shared).await?;
+    let (site, observer) = journaled(site).await?;
     observer.ask(TRIGGER).await?;
     let ends = CancellationToken::new();
     let mut all = JoinSet::new();
@@ -167,8 +167,8 @@ pub(crate) async fn names_in_different_orders_while_all_are_broken_and_pruned(
             all.spawn(go_round(locks.clone(), (store * TASKS + task, ends.clone())));
         }
     }
-    let until = cerrojo::Instant::now() + Duration::from_secs(rounds(6, 60));
-    while cerrojo::Instant::now() < until {
+    let end = cerrojo::Instant::now() + Duration::from_secs(rounds(6, 60));
+    while cerrojo::Instant::now() < end {
         assert_eq!(observer.number(WAITED_FOR_BUT_FREE).await?, 0);
         clock::sleep(Duration::from_millis(20)).await;
     }

@@ -1,8 +1,10 @@
 //! A TTL begins with the grant: not with the transaction, which may have waited, or be somebody's long one.
 
+use std::sync::Arc;
+
 use crate::{
     session::{Ask, Session, acquire, break_now, release, renew},
-    site::{Outcome, Shared, Site},
+    site::{OnServer, Outcome, Site},
 };
 
 const TTL_MS: i64 = 60_000;
@@ -11,8 +13,7 @@ const WAITER: Ask = Ask { owner: 2, waits: true, ..HOLDER };
 /// Of a lock that has been handed over.
 const PROVISIONAL_MS: i64 = 2_000;
 
-pub(crate) async fn a_grant_that_had_to_wait_has_its_whole_ttl(shared: Shared) -> Outcome {
-    let site = shared.site()?;
+pub(crate) async fn a_grant_that_had_to_wait_has_its_whole_ttl(site: Site) -> Outcome {
     let (somebody, asker) = (site.session().await?, site.client().await?);
     let mut tries = 0;
     let time = loop {
@@ -31,26 +32,24 @@ pub(crate) async fn a_grant_that_had_to_wait_has_its_whole_ttl(shared: Shared) -
     lasts(&somebody, &time, TTL_MS).await
 }
 
-pub(crate) async fn a_grant_in_a_long_transaction_has_its_whole_ttl(shared: Shared) -> Outcome {
-    let site = shared.site()?;
+pub(crate) async fn a_grant_in_a_long_transaction_has_its_whole_ttl(site: Site) -> Outcome {
     long(&site, &acquire(&[HOLDER]), ("granted", TTL_MS)).await?;
     // A free row now.
     site.client().await?.ask(&release(&[HOLDER])).await?;
     long(&site, &acquire(&[WAITER]), ("granted", TTL_MS)).await
 }
 
-pub(crate) async fn a_renewal_in_a_long_transaction_sets_the_whole_ttl(shared: Shared) -> Outcome {
-    let site = shared.site()?;
+pub(crate) async fn a_renewal_in_a_long_transaction_sets_the_whole_ttl(site: Site) -> Outcome {
     site.client().await?.ask(&acquire(&[HOLDER])).await?;
     long(&site, &renew(&[HOLDER]), ("granted", TTL_MS)).await?;
     long(&site, &acquire(&[HOLDER]), ("granted", TTL_MS)).await
 }
 
 pub(crate) async fn a_hand_over_in_a_long_transaction_lasts_two_seconds_from_then(
-    shared: Shared,
+    site: Site,
 ) -> Outcome {
     for (freeing, said) in [(release(&[HOLDER]), "released"), (break_now("a"), "held")] {
-        let site = shared.site()?;
+        let site = Site::on(Arc::clone(&site.server)).await?;
         let client = site.client().await?;
         client.ask(&acquire(&[HOLDER])).await?;
         assert_eq!(client.ask(&acquire(&[WAITER])).await?, "held");

@@ -7,9 +7,7 @@ use cerrojo::{LeaseState, Locker, clock};
 use cerrojo_testbed::PostgresServer;
 use tokio::task::JoinHandle;
 
-use crate::site::{
-    LONG, Locks, Outcome, ROLE, Shared, Site, connect, eventually, fast, soon, start, ttl,
-};
+use crate::site::{LONG, Locks, OnServer, Outcome, ROLE, Site, connect, fast, soon, ttl, until};
 
 /// The timeline is above the count.
 const TIMELINE: u64 = 1 << 40;
@@ -21,8 +19,8 @@ struct Pair {
 }
 
 impl Pair {
-    fn start() -> Outcome<Self> {
-        let primary = Site::on(Arc::new(start(&fast())?))?;
+    async fn start() -> Outcome<Self> {
+        let primary = Site::alone().await?;
         let standby = fast().standby_of(&primary.server).start()?;
         Ok(Self { primary, standby })
     }
@@ -42,7 +40,7 @@ impl Pair {
         self.standby.superuser_sql("ALTER SYSTEM SET primary_conninfo = ''")?;
         self.standby.superuser_sql("SELECT pg_reload_conf()")?;
         let receivers = "SELECT count(*) FROM pg_stat_wal_receiver";
-        eventually("a standby that is cut off", async || {
+        until("a standby that is cut off", async || {
             Ok(self.standby.superuser_sql(receivers)? == "0")
         })
         .await
@@ -55,22 +53,22 @@ impl Pair {
 }
 
 pub(crate) async fn holders_and_waiters_go_on_at_a_promoted_standby_and_tokens_jump(
-    _: Shared,
+    _: Site,
 ) -> Outcome {
-    let pair = Pair::start()?;
+    let pair = Pair::start().await?;
     let (locks, others) = (pair.locks().await?, pair.locks().await?);
     let guard = locks.acquire("a").ttl(ttl(30_000)).await?;
     let waiter: JoinHandle<_> =
         tokio::spawn(async move { others.acquire("a").ttl(ttl(30_000)).wait(LONG * 2).await });
     let observer = pair.primary.session().await?;
-    eventually("a waiter", async || Ok(observer.waiting("a").await? == 1)).await?;
+    until("a waiter", async || Ok(observer.waiting("a").await? == 1)).await?;
     let latest = locks.acquire("b").await?;
     let before = latest.token().get();
     latest.release().await?;
     pair.standby.await_caught_up(&pair.primary.server)?;
     pair.fail_over()?;
     let (renewals, token) = (guard.renewals(), guard.token());
-    eventually("a renewal", async || Ok(guard.renewals() > renewals)).await?;
+    until("a renewal", async || Ok(guard.renewals() > renewals)).await?;
     assert_ne!(guard.state(), LeaseState::Lost);
     assert!(!waiter.is_finished());
     guard.release().await?;
@@ -81,9 +79,9 @@ pub(crate) async fn holders_and_waiters_go_on_at_a_promoted_standby_and_tokens_j
 }
 
 pub(crate) async fn tokens_jump_also_where_the_standby_lacked_the_latest_grants(
-    _: Shared,
+    _: Site,
 ) -> Outcome {
-    let pair = Pair::start()?;
+    let pair = Pair::start().await?;
     let locks = pair.locks().await?;
     locks.acquire("a").await?.release().await?;
     pair.standby.await_caught_up(&pair.primary.server)?;
@@ -103,10 +101,8 @@ pub(crate) async fn tokens_jump_also_where_the_standby_lacked_the_latest_grants(
     Ok(locks.acquire("a").wait(LONG).await?.release().await?)
 }
 
-pub(crate) async fn tokens_jump_where_a_backup_is_restored_to_a_point_in_time(
-    _: Shared,
-) -> Outcome {
-    let site = Site::on(Arc::new(start(&fast())?))?;
+pub(crate) async fn tokens_jump_where_a_backup_is_restored_to_a_point_in_time(_: Site) -> Outcome {
+    let site = Site::alone().await?;
     let locks = site.locks().await?;
     let early = locks.acquire("a").await?;
     let backup = site.server.back_up()?;

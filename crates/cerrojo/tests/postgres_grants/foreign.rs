@@ -8,7 +8,7 @@ use tokio::task::JoinHandle;
 
 use crate::{
     session::{Ask, Session, acquire, break_now, key_share, prune, release, renew},
-    site::{LONG, Locks, Outcome, Shared, Site, connect, eventually, soon},
+    site::{LONG, Locks, Outcome, Site, connect, soon, until},
 };
 
 const FIRST: Ask = Ask { name: "a", owner: 1, ttl_ms: 60_000, waits: false };
@@ -32,21 +32,19 @@ async fn ask(site: &Site, text: &str, expected: &str) -> Outcome {
 async fn expire(site: &Site) -> Outcome {
     ask(site, &acquire(&[Ask { ttl_ms: 1, ..FIRST }]), "granted").await?;
     let session = site.session().await?;
-    eventually("an expiry", async || Ok(session.owner(FIRST.name).await?.is_none())).await
+    until("an expiry", async || Ok(session.owner(FIRST.name).await?.is_none())).await
 }
 
 pub(crate) async fn a_takeover_waits_for_a_guarded_transaction_and_delays_no_other_name(
-    shared: Shared,
+    site: Site,
 ) -> Outcome {
-    let site = shared.site()?;
     expire(&site).await?;
     grants_wait(&site).await
 }
 
 pub(crate) async fn a_grant_of_a_free_lock_waits_for_a_guarded_transaction_and_delays_no_other_name(
-    shared: Shared,
+    site: Site,
 ) -> Outcome {
-    let site = shared.site()?;
     ask(&site, &acquire(&[FIRST]), "granted").await?;
     ask(&site, &release(&[FIRST]), "released").await?;
     grants_wait(&site).await
@@ -64,9 +62,8 @@ async fn grants_wait(site: &Site) -> Outcome {
 }
 
 pub(crate) async fn a_hand_over_waits_for_a_guarded_transaction_and_delays_no_other_name(
-    shared: Shared,
+    site: Site,
 ) -> Outcome {
-    let site = shared.site()?;
     ask(&site, &acquire(&[FIRST, OTHER]), "granted\ngranted").await?;
     ask(&site, &acquire(&[WAITER]), "held").await?;
     let (holder, asker) = guarded(&site).await?;
@@ -78,8 +75,7 @@ pub(crate) async fn a_hand_over_waits_for_a_guarded_transaction_and_delays_no_ot
     Ok(())
 }
 
-pub(crate) async fn a_break_waits_for_a_guarded_transaction(shared: Shared) -> Outcome {
-    let site = shared.site()?;
+pub(crate) async fn a_break_waits_for_a_guarded_transaction(site: Site) -> Outcome {
     ask(&site, &acquire(&[FIRST]), "granted").await?;
     ask(&site, &acquire(&[WAITER]), "held").await?;
     let (holder, asker) = guarded(&site).await?;
@@ -92,9 +88,8 @@ pub(crate) async fn a_break_waits_for_a_guarded_transaction(shared: Shared) -> O
 }
 
 pub(crate) async fn renewals_waiters_and_late_breaks_pass_a_guarded_transaction(
-    shared: Shared,
+    site: Site,
 ) -> Outcome {
-    let site = shared.site()?;
     ask(&site, &acquire(&[FIRST]), "granted").await?;
     let (holder, asker) = guarded(&site).await?;
     assert_eq!(asker.ask(&renew(&[FIRST])).await?, "granted");
@@ -109,8 +104,7 @@ pub(crate) async fn renewals_waiters_and_late_breaks_pass_a_guarded_transaction(
     Ok(())
 }
 
-pub(crate) async fn a_row_that_is_being_made_delays_no_other_name(shared: Shared) -> Outcome {
-    let site = shared.site()?;
+pub(crate) async fn a_row_that_is_being_made_delays_no_other_name(site: Site) -> Outcome {
     let (somebody, asker) = (site.session().await?, site.client().await?);
     somebody.ask("BEGIN; INSERT INTO \"cerrojo\".\"lock\" (name) VALUES ('b')").await?;
     let asks = ["a", "b", "c"].map(|name| Ask { name, ..FIRST });
@@ -124,9 +118,8 @@ pub(crate) async fn a_row_that_is_being_made_delays_no_other_name(shared: Shared
 
 /// By the library: one is refused at once, one waits, and others go on.
 pub(crate) async fn a_busy_lock_is_asked_again_until_the_deadline_and_never_contended(
-    shared: Shared,
+    site: Site,
 ) -> Outcome {
-    let site = shared.site()?;
     let locks = site.locks().await?;
     locks.acquire("a").await?.release().await?;
     let (holder, _) = guarded(&site).await?;
@@ -154,8 +147,7 @@ fn waits(locks: &Locks) -> JoinHandle<cerrojo::Result<FencedGuard>> {
 }
 
 /// The last request before the limit has its time too: otherwise a connection is given up that others' requests are under way on.
-pub(crate) async fn a_lock_that_is_busy_to_the_end_costs_no_connection(shared: Shared) -> Outcome {
-    let site = shared.site()?;
+pub(crate) async fn a_lock_that_is_busy_to_the_end_costs_no_connection(site: Site) -> Outcome {
     let proxy = Proxy::start(site.server.port())?;
     let url = site.url().replace(&site.server.address(), &proxy.address());
     let locks = Locker::new(connect(&format!("{url}&call_limit_ms=600")).await?);
@@ -176,8 +168,7 @@ pub(crate) async fn a_lock_that_is_busy_to_the_end_costs_no_connection(shared: S
 }
 
 /// As many names as travel together, each being made by somebody.
-pub(crate) async fn many_rows_that_are_being_made_delay_no_other_name(shared: Shared) -> Outcome {
-    let site = shared.site()?;
+pub(crate) async fn many_rows_that_are_being_made_delay_no_other_name(site: Site) -> Outcome {
     let locks = site.locks().await?;
     let somebody = site.session().await?;
     let rows = "SELECT 'a' || n FROM generate_series(1, 100) n";

@@ -3,7 +3,7 @@
 
 use crate::{
     session::{Ask, acquire, release},
-    site::{Outcome, Shared, Site},
+    site::{Outcome, Site},
 };
 
 const ASK: Ask = Ask { name: "a", owner: 1, ttl_ms: 60_000, waits: false };
@@ -11,25 +11,21 @@ const ASK: Ask = Ask { name: "a", owner: 1, ttl_ms: 60_000, waits: false };
 const OTHER: Ask = Ask { owner: 2, ..ASK };
 
 pub(crate) async fn a_grant_of_a_new_row_that_is_not_committed_yet_is_taken_back(
-    shared: Shared,
+    site: Site,
 ) -> Outcome {
-    is_taken_back(&shared.site()?, (ASK, "granted"), "released").await
+    is_taken_back(&site, (ASK, "granted"), "released").await
 }
 
 pub(crate) async fn a_grant_of_a_free_row_that_is_not_committed_yet_is_taken_back(
-    shared: Shared,
+    site: Site,
 ) -> Outcome {
-    let site = shared.site()?;
     let client = site.client().await?;
     client.ask(&acquire(&[OTHER])).await?;
     assert_eq!(client.ask(&release(&[OTHER])).await?, "released");
     is_taken_back(&site, (ASK, "granted"), "released").await
 }
 
-pub(crate) async fn a_place_in_line_that_is_not_committed_yet_is_taken_back(
-    shared: Shared,
-) -> Outcome {
-    let site = shared.site()?;
+pub(crate) async fn a_place_in_line_that_is_not_committed_yet_is_taken_back(site: Site) -> Outcome {
     site.client().await?.ask(&acquire(&[OTHER])).await?;
     is_taken_back(&site, (Ask { waits: true, ..ASK }, "held"), "gone").await
 }
@@ -52,8 +48,7 @@ async fn is_taken_back(site: &Site, (asked, answer): (Ask, &str), taken_back: &s
     Ok(())
 }
 
-pub(crate) async fn a_release_of_what_never_was_leaves_nothing(shared: Shared) -> Outcome {
-    let site = shared.site()?;
+pub(crate) async fn a_release_of_what_never_was_leaves_nothing(site: Site) -> Outcome {
     assert_eq!(site.client().await?.ask(&release(&[ASK])).await?, "gone");
     let rows = site.session().await?.number("SELECT count(*) FROM \"cerrojo\".\"lock\"").await?;
     assert_eq!(rows, 0);

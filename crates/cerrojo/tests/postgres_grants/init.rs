@@ -4,14 +4,13 @@ use cerrojo::{ErrorKind, Locker, backend::postgres::Postgres};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::site::{LONG, Locks, Outcome, Shared, Site, eventually, soon, ttl};
+use crate::site::{LONG, Locks, Outcome, Site, soon, ttl, until};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/backend/postgres/sql");
 /// How often the tables are made again while they are in use.
 const TIMES: usize = 20;
 
-pub(crate) async fn sixteen_at_once_make_one_store(shared: Shared) -> Outcome {
-    let site = shared.site()?;
+pub(crate) async fn sixteen_at_once_make_one_store(site: Site) -> Outcome {
     let url = site.url_of("postgres");
     // Neither the schema nor the table is there.
     let builder = move || Postgres::builder(&url).schema(format!("s{}", site.table));
@@ -27,21 +26,20 @@ pub(crate) async fn sixteen_at_once_make_one_store(shared: Shared) -> Outcome {
 }
 
 pub(crate) async fn init_while_locks_are_in_use_changes_nothing_and_interrupts_nobody(
-    shared: Shared,
+    site: Site,
 ) -> Outcome {
-    let site = shared.site()?;
     let (locks, others, observer) =
         (site.locks().await?, site.locks().await?, site.session().await?);
     let guard = locks.acquire("a").ttl(ttl(3_000)).await?;
     let waiter = tokio::spawn(async move { others.acquire("a").wait(LONG).await });
-    eventually("a waiter", async || Ok(observer.waiting("a").await? == 1)).await?;
+    until("a waiter", async || Ok(observer.waiting("a").await? == 1)).await?;
     let (before, ends) = (contents(&site).await?, CancellationToken::new());
     let traffic = tokio::spawn(cycle(site.locks().await?, ends.clone()));
     for _ in 0..TIMES {
         Postgres::builder(&site.url_of("postgres")).init().await?;
     }
     let renewals = guard.renewals();
-    eventually("a renewal", async || Ok(guard.renewals() > renewals)).await?;
+    until("a renewal", async || Ok(guard.renewals() > renewals)).await?;
     assert_eq!(contents(&site).await?, before);
     ends.cancel();
     assert!(soon("the traffic", traffic).await??? > 0);
@@ -65,8 +63,7 @@ async fn contents(site: &Site) -> Outcome<String> {
     site.session().await?.ask(look).await
 }
 
-pub(crate) async fn a_newer_schema_is_refused_and_left_alone(shared: Shared) -> Outcome {
-    let site = shared.site()?;
+pub(crate) async fn a_newer_schema_is_refused_and_left_alone(site: Site) -> Outcome {
     let session = site.session().await?;
     session.ask("UPDATE \"cerrojo\".\"lock_store\" SET version = 7").await?;
     let before = definitions(&site).await?;
@@ -84,8 +81,7 @@ pub(crate) async fn a_newer_schema_is_refused_and_left_alone(shared: Shared) -> 
     Ok(())
 }
 
-pub(crate) async fn the_files_applied_one_by_one_make_the_same_as_init(shared: Shared) -> Outcome {
-    let made = shared.site()?;
+pub(crate) async fn the_files_applied_one_by_one_make_the_same_as_init(made: Site) -> Outcome {
     let by_hand = Site { table: format!("by_hand_{}", made.table), server: made.server.clone() };
     for file in stated_order()? {
         let text = std::fs::read_to_string(format!("{FOLDER}/{file}.sql"))?;

@@ -2,15 +2,12 @@
 
 use cerrojo::ErrorKind;
 
-use crate::site::{LONG, Outcome, Shared};
+use crate::site::{LONG, Outcome, Site};
 
 /// The sequence of a table ends here: 40 bits.
 const LAST: i64 = (1 << 40) - 1;
 
-pub(crate) async fn a_token_is_the_timeline_times_2_to_the_40_plus_a_count(
-    shared: Shared,
-) -> Outcome {
-    let site = shared.site()?;
+pub(crate) async fn a_token_is_the_timeline_times_2_to_the_40_plus_a_count(site: Site) -> Outcome {
     let (locks, session) = (site.locks().await?, site.session().await?);
     let timeline = session.number("SELECT timeline_id FROM pg_control_checkpoint()").await?;
     for count in 1..=3 {
@@ -22,9 +19,8 @@ pub(crate) async fn a_token_is_the_timeline_times_2_to_the_40_plus_a_count(
 }
 
 pub(crate) async fn a_store_without_further_tokens_grants_nothing_and_says_so(
-    shared: Shared,
+    site: Site,
 ) -> Outcome {
-    let site = shared.site()?;
     let (locks, session) = (site.locks().await?, site.session().await?);
     session.ask(&format!("SELECT setval('\"cerrojo\".\"lock_token\"', {})", LAST - 1)).await?;
     let last = locks.acquire("a").await?;

@@ -19,25 +19,20 @@ mod init;
 mod limits;
 mod rights;
 mod session;
+#[macro_use]
+#[path = "../trials/named.rs"]
+mod named;
 mod site;
 mod tokens;
 mod waiters;
 
 use std::process::ExitCode;
 
-use cerrojo_testbed::need;
-use libtest_mimic::{Arguments, Trial};
-use site::{Shared, trial};
-
-/// Trials by the names of their functions.
-macro_rules! trials {
-    ($shared:expr; $($module:ident :: $name:ident,)*) => {
-        vec![$(trial(stringify!($name), $shared, $module::$name)),*]
-    };
-}
+use libtest_mimic::Trial;
+use site::{Shared, run};
 
 fn all(shared: &Shared) -> Vec<Trial> {
-    trials![shared;
+    named![|name, proof| shared.trial(name, proof);
         waiters::who_queues_while_the_lock_is_released_is_made_the_owner,
         waiters::who_queues_while_the_lock_is_broken_is_made_the_owner,
         waiters::who_asks_while_the_lock_is_released_is_not_left_waiting,
@@ -85,13 +80,5 @@ fn all(shared: &Shared) -> Vec<Trial> {
 }
 
 fn main() -> ExitCode {
-    let is_ignored = need("postgres").is_ignored();
-    let shared = Shared::default();
-    let trials = all(&shared).into_iter().map(|trial| trial.with_ignored_flag(is_ignored));
-    let trials = trials.collect();
-    let mut arguments = Arguments::from_args();
-    // Most of a trial is waiting.
-    arguments.test_threads = arguments.test_threads.or(Some(6));
-    // The trials hold the server: it ends with the last of them.
-    libtest_mimic::run(&arguments, trials).exit_code()
+    run("postgres", all(&Shared::default()), 6)
 }

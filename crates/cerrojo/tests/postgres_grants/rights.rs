@@ -3,24 +3,23 @@
 use cerrojo::{Break, ErrorKind, backend::postgres::Postgres};
 use tokio_postgres::NoTls;
 
-use crate::site::{LONG, Outcome, ROLE, Shared, eventually, ttl};
+use crate::site::{LONG, Outcome, ROLE, Site, ttl, until};
 
 /// Those of the functions that users call.
 const CALLED: [&str; 9] =
     ["about", "acquire", "break", "guard", "holder", "holders", "prune", "release", "renew"];
 
-pub(crate) async fn a_role_that_init_names_can_do_all_that_locks_can(shared: Shared) -> Outcome {
-    let site = shared.site()?;
+pub(crate) async fn a_role_that_init_names_can_do_all_that_locks_can(site: Site) -> Outcome {
     let (store, locks) = (site.store().await?, site.locks().await?);
     let guard = locks.acquire("a").ttl(ttl(1_000)).await?;
-    eventually("a renewal", async || Ok(guard.renewals() > 0)).await?;
+    until("a renewal", async || Ok(guard.renewals() > 0)).await?;
     let (mut client, connection) = tokio_postgres::connect(&site.driver_url(), NoTls).await?;
     tokio::spawn(connection);
     store.transaction(&guard, &mut client).await?.commit().await?;
     let others = site.locks().await?;
     let waiter = tokio::spawn(async move { others.acquire("a").wait(LONG).await });
     let observer = site.session().await?;
-    eventually("a waiter", async || Ok(observer.waiting("a").await? == 1)).await?;
+    until("a waiter", async || Ok(observer.waiting("a").await? == 1)).await?;
     assert_eq!(locks.list(None, 10).await?.len(), 1);
     guard.release().await?;
     let guard = waiter.await??;
@@ -31,9 +30,8 @@ pub(crate) async fn a_role_that_init_names_can_do_all_that_locks_can(shared: Sha
 }
 
 pub(crate) async fn a_role_that_init_names_can_touch_nothing_but_by_what_users_call(
-    shared: Shared,
+    site: Site,
 ) -> Outcome {
-    let site = shared.site()?;
     assert_eq!(callable(&site, ROLE).await?, CALLED);
     let session = site.client().await?;
     let owned = "FROM pg_class WHERE relnamespace = 'cerrojo'::regnamespace AND relname LIKE";
@@ -67,8 +65,7 @@ async fn callable(site: &crate::site::Site, role: &str) -> Outcome<Vec<String>> 
     Ok(site.session().await?.ask(&look).await?.lines().map(str::to_owned).collect())
 }
 
-pub(crate) async fn a_role_that_init_does_not_name_is_told_what_to_do(shared: Shared) -> Outcome {
-    let site = shared.site()?;
+pub(crate) async fn a_role_that_init_does_not_name_is_told_what_to_do(site: Site) -> Outcome {
     let role = site.new_role()?;
     assert!(callable(&site, &role).await?.is_empty());
     let error = Postgres::connect(&site.url_of(&role)).await.unwrap_err();

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use tokio::task::JoinHandle;
-use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
+use tokio_postgres::{Client, SimpleQueryMessage};
 
-use crate::site::{Outcome, eventually, soon};
+use crate::site::{Outcome, client, soon, until};
 
 /// A connection, for one table: in its texts `"lock"` and whatever begins with `"lock_` are that table's.
 #[derive(Clone)]
@@ -44,7 +44,7 @@ impl Call {
             "SELECT count(*) FROM pg_stat_activity WHERE pid = {} AND wait_event_type = 'Lock'",
             self.pid
         );
-        eventually("a call that is answered or held up", async || {
+        until("a call that is answered or held up", async || {
             Ok(self.answer.is_finished() || observer.ask(&look).await? == "1")
         })
         .await
@@ -57,9 +57,8 @@ impl Call {
 
 impl Session {
     pub(crate) async fn open(url: &str, table: &str) -> Outcome<Self> {
-        let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
-        tokio::spawn(connection);
-        let mut session = Self { client: Arc::new(client), table: table.to_owned(), pid: 0 };
+        let client = Arc::new(client(url).await?);
+        let mut session = Self { client, table: table.to_owned(), pid: 0 };
         session.pid = session.ask("SELECT pg_backend_pid()").await?.parse()?;
         Ok(session)
     }

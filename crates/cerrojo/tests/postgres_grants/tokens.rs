@@ -4,26 +4,23 @@ use cerrojo::Instant;
 
 use crate::{
     session::{Ask, acquire, prune, release},
-    site::{Outcome, Shared, Site, soon, ttl},
+    site::{Outcome, Site, soon, ttl},
 };
 
 const NAME: &str = "a";
 const EARLIER: Ask = Ask { name: NAME, owner: 1, ttl_ms: 60_000, waits: false };
 const LATER: Ask = Ask { owner: 2, ..EARLIER };
 
-pub(crate) async fn a_grant_that_met_a_new_row_has_the_greater_token(shared: Shared) -> Outcome {
-    let site = shared.site()?;
+pub(crate) async fn a_grant_that_met_a_new_row_has_the_greater_token(site: Site) -> Outcome {
     overtaken(&site, "INSERT INTO \"cerrojo\".\"lock\" (name) VALUES ('a')").await
 }
 
-pub(crate) async fn a_grant_that_met_a_taken_row_has_the_greater_token(shared: Shared) -> Outcome {
-    let site = shared.site()?;
+pub(crate) async fn a_grant_that_met_a_taken_row_has_the_greater_token(site: Site) -> Outcome {
     make_free(&site).await?;
     overtaken(&site, "SELECT FROM \"cerrojo\".\"lock\" FOR UPDATE").await
 }
 
-pub(crate) async fn a_grant_that_met_a_pruned_row_has_the_greater_token(shared: Shared) -> Outcome {
-    let site = shared.site()?;
+pub(crate) async fn a_grant_that_met_a_pruned_row_has_the_greater_token(site: Site) -> Outcome {
     make_free(&site).await?;
     overtaken(&site, &prune()).await
 }
@@ -49,9 +46,8 @@ async fn overtaken(site: &Site, take_row: &str) -> Outcome {
 
 /// By a late request of its owner, say.
 pub(crate) async fn a_grant_whose_owner_was_granted_anew_is_lost_at_its_next_renewal(
-    shared: Shared,
+    site: Site,
 ) -> Outcome {
-    let site = shared.site()?;
     let guard = site.locks().await?.acquire(NAME).ttl(ttl(9_000)).await?;
     let session = site.session().await?;
     session

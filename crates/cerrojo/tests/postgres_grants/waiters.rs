@@ -2,35 +2,27 @@
 
 use crate::{
     session::{Ask, Session, acquire, break_now, release},
-    site::{LONG, Outcome, Shared, Site, eventually, soon, ttl},
+    site::{LONG, Outcome, Site, soon, ttl, until},
 };
 
 const NAME: &str = "a";
 const HOLDER: Ask = Ask { name: NAME, owner: 1, ttl_ms: 60_000, waits: false };
 const WAITER: Ask = Ask { owner: 2, waits: true, ..HOLDER };
 
-pub(crate) async fn who_queues_while_the_lock_is_released_is_made_the_owner(
-    shared: Shared,
-) -> Outcome {
-    queues_while(&shared.site()?, &release(&[HOLDER])).await
+pub(crate) async fn who_queues_while_the_lock_is_released_is_made_the_owner(site: Site) -> Outcome {
+    queues_while(&site, &release(&[HOLDER])).await
 }
 
-pub(crate) async fn who_queues_while_the_lock_is_broken_is_made_the_owner(
-    shared: Shared,
-) -> Outcome {
-    queues_while(&shared.site()?, &break_now(NAME)).await
+pub(crate) async fn who_queues_while_the_lock_is_broken_is_made_the_owner(site: Site) -> Outcome {
+    queues_while(&site, &break_now(NAME)).await
 }
 
-pub(crate) async fn who_asks_while_the_lock_is_released_is_not_left_waiting(
-    shared: Shared,
-) -> Outcome {
-    asks_while(&shared.site()?, &release(&[HOLDER])).await
+pub(crate) async fn who_asks_while_the_lock_is_released_is_not_left_waiting(site: Site) -> Outcome {
+    asks_while(&site, &release(&[HOLDER])).await
 }
 
-pub(crate) async fn who_asks_while_the_lock_is_broken_is_not_left_waiting(
-    shared: Shared,
-) -> Outcome {
-    asks_while(&shared.site()?, &break_now(NAME)).await
+pub(crate) async fn who_asks_while_the_lock_is_broken_is_not_left_waiting(site: Site) -> Outcome {
+    asks_while(&site, &break_now(NAME)).await
 }
 
 /// The waiter has the row, and commits when the call that frees the lock has begun.
@@ -74,14 +66,13 @@ async fn is_handed_over(observer: &Session) -> Outcome {
 }
 
 /// The same by the library: its release is under way while somebody's transaction has the row.
-pub(crate) async fn a_release_is_asked_again_until_the_row_is_nobodys(shared: Shared) -> Outcome {
-    let site = shared.site()?;
+pub(crate) async fn a_release_is_asked_again_until_the_row_is_nobodys(site: Site) -> Outcome {
     let (locks, others, somebody) =
         (site.locks().await?, site.locks().await?, site.session().await?);
     let guard = locks.acquire(NAME).await?;
     let token = guard.token();
     let waiter = tokio::spawn(async move { others.acquire(NAME).ttl(ttl(5_000)).wait(LONG).await });
-    eventually("a waiter", async || Ok(somebody.waiting(NAME).await? == 1)).await?;
+    until("a waiter", async || Ok(somebody.waiting(NAME).await? == 1)).await?;
     somebody.ask("BEGIN; SELECT FROM \"cerrojo\".\"lock\" FOR UPDATE").await?;
     let released = tokio::spawn(guard.release());
     site.until_asked("release").await?;
@@ -95,16 +86,15 @@ pub(crate) async fn a_release_is_asked_again_until_the_row_is_nobodys(shared: Sh
 
 /// News of a hand-over that ended before the waiter's latest request: another has the lock, and the waiter is in the line.
 pub(crate) async fn news_from_before_the_latest_request_are_not_taken_for_a_grant(
-    shared: Shared,
+    site: Site,
 ) -> Outcome {
-    let site = shared.site()?;
     let (locks, others, somebody) =
         (site.locks().await?, site.locks().await?, site.session().await?);
     let guard = locks.acquire(NAME).await?;
     let token = guard.token();
     let waiter = tokio::spawn(async move { others.acquire(NAME).wait(LONG).await });
     let heard = "SELECT count(*) FROM \"cerrojo\".\"lock_waiter\" WHERE channel <> ''";
-    eventually("a waiter that hears", async || Ok(somebody.number(heard).await? == 1)).await?;
+    until("a waiter that hears", async || Ok(somebody.number(heard).await? == 1)).await?;
     let asked = "SELECT asked FROM \"cerrojo\".\"lock_waiter\"";
     let before = somebody.number(asked).await?;
     somebody
@@ -113,7 +103,7 @@ pub(crate) async fn news_from_before_the_latest_request_are_not_taken_for_a_gran
              FROM \"cerrojo\".\"lock_waiter\"",
         )
         .await?;
-    eventually("a request", async || Ok(somebody.number(asked).await? > before)).await?;
+    until("a request", async || Ok(somebody.number(asked).await? > before)).await?;
     assert!(!waiter.is_finished());
     guard.release().await?;
     let next = soon("the waiter", waiter).await???;

@@ -7,9 +7,7 @@ use cerrojo_testbed::{PgBouncer, Process};
 
 use crate::{
     child,
-    site::{
-        LONG, NAME, Outcome, ROLE, Site, client, connect, eventually, millis, rounds, soon, ttl,
-    },
+    site::{LONG, NAME, Outcome, ROLE, Site, client, connect, millis, rounds, soon, ttl, until},
 };
 
 const PROCESSES: usize = 4;
@@ -26,14 +24,14 @@ pub(crate) async fn processes_stopped_at_random_lose_no_update(site: Site) -> Ou
         (0..PROCESSES).map(|number| child::counter(&site, number)).collect();
     let mut children = children?;
     for round in 0..rounds(12, 400) {
-        clock::sleep(millis(u64::try_from(round * 617 % 100)?)).await;
-        let child = &children[round * 7 % PROCESSES];
+        clock::sleep(millis(round * 617 % 100)).await;
+        let child = &children[usize::try_from(round)? * 7 % PROCESSES];
         child.freeze()?;
-        clock::sleep(millis(u64::try_from(round * 431 % 1_200)?)).await;
+        clock::sleep(millis(round * 431 % 1_200)).await;
         child.thaw()?;
     }
     let before = entries(&site)?.len();
-    eventually("progress of those that are left", async || Ok(entries(&site)?.len() > before + 8))
+    until("progress of those that are left", async || Ok(entries(&site)?.len() > before + 8))
         .await?;
     let mut said = Vec::new();
     for child in &mut children {
@@ -91,7 +89,7 @@ pub(crate) async fn through_pgbouncer(site: Site) -> Outcome {
     let guard = Locker::new(other).acquire(NAME).ttl(ttl(1_500)).await?;
     let transaction = store.transaction(&guard, &mut client).await?;
     transaction.batch_execute(&site.add_one()).await?;
-    eventually("the end of an idle transaction", async || Ok(transaction.is_closed())).await?;
+    until("the end of an idle transaction", async || Ok(transaction.is_closed())).await?;
     assert!(transaction.commit().await.is_err());
     assert_eq!(site.balance()?, 160);
     Ok(())

@@ -7,7 +7,7 @@ use cerrojo_testbed::{Direction, Proxy};
 
 use crate::{
     entering::{overtake, stale},
-    site::{LONG, NAME, Outcome, Site, client, eventually, ttl},
+    site::{LONG, NAME, Outcome, Site, client, ttl, until},
 };
 
 pub(crate) async fn a_transaction_that_is_dropped_changes_nothing_and_leaves_the_connection_fit(
@@ -68,7 +68,7 @@ pub(crate) async fn a_commit_after_the_server_ended_the_session_says_that_nothin
     let guard = locks.acquire(NAME).ttl(ttl(1_500)).await?;
     let transaction = store.transaction(&guard, &mut client).await?;
     transaction.execute(&site.add_one(), &[]).await?;
-    eventually("the end of the session", async || Ok(transaction.is_closed())).await?;
+    until("the end of the session", async || Ok(transaction.is_closed())).await?;
     let error = transaction.commit().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     assert_eq!(site.balance()?, 0);
@@ -80,7 +80,7 @@ pub(crate) async fn a_commit_after_the_lock_went_to_another_says_stale(site: Sit
     let guard = locks.acquire(NAME).ttl(ttl(1_500)).await?;
     let transaction = store.transaction(&guard, &mut client).await?;
     transaction.execute(&site.add_one(), &[]).await?;
-    eventually("the end of the session", async || Ok(transaction.is_closed())).await?;
+    until("the end of the session", async || Ok(transaction.is_closed())).await?;
     let other = overtake(&site).await?;
     let error = transaction.commit().await.unwrap_err();
     let both = Stale { presented: guard.token().get(), highest: other.token().get() };

@@ -5,7 +5,7 @@ use std::error::Error as _;
 use cerrojo::{Claim, Error, ErrorKind, FencedGuard, clock, fence::Stale, spi::Break};
 use tokio_postgres::IsolationLevel;
 
-use crate::site::{LONG, Locks, NAME, Outcome, Site, eventually, millis, rounds, soon, ttl};
+use crate::site::{LONG, Locks, NAME, Outcome, Site, millis, rounds, soon, ttl, until};
 
 /// Takes the lock from whoever has it, as another process would.
 pub(crate) async fn overtake(site: &Site) -> Outcome<FencedGuard> {
@@ -47,8 +47,7 @@ async fn ended(locks: &Locks) -> Outcome<Claim> {
     let claim = guard.claim();
     // It may have ended already.
     drop(guard.detach().await);
-    eventually("the end of the lease", async || Ok(locks.holder(&claim.name).await?.is_none()))
-        .await?;
+    until("the end of the lease", async || Ok(locks.holder(&claim.name).await?.is_none())).await?;
     Ok(claim)
 }
 
@@ -65,7 +64,7 @@ pub(crate) async fn a_lock_that_has_ended_is_lost_and_nothing_is_changed(site: S
 
 pub(crate) async fn a_claim_of_another_store_is_refused(site: Site) -> Outcome {
     let ((store, _), mut client) = (site.locks().await?, site.client().await?);
-    let other = site.another()?;
+    let other = site.another().await?;
     let guard = other.locks().await?.1.acquire(NAME).await?;
     let error = store.transaction(&guard, &mut client).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
@@ -124,7 +123,7 @@ pub(crate) async fn a_guard_that_meets_a_grant_under_way_is_refused(site: Site) 
         tokio::spawn(async move { store.transaction(claim, &mut client).await.map(drop) });
     let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%TABLE\\_guard%'";
     let waits = waits.replace("TABLE", &site.table);
-    eventually("a guard that waits", async || {
+    until("a guard that waits", async || {
         Ok(granting.query_one(&waits, &[]).await?.get::<_, i64>(0) == 1)
     })
     .await?;

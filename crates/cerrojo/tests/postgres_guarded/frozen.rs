@@ -5,7 +5,7 @@ use cerrojo_testbed::{Direction, Process, Proxy};
 
 use crate::{
     child,
-    site::{LONG, NAME, Outcome, Site, client, eventually, millis, soon, ttl},
+    site::{LONG, NAME, Outcome, Site, client, millis, soon, ttl, until},
 };
 
 /// Enters behind the child, adds one, and says what it found.
@@ -14,7 +14,7 @@ async fn enter_after(site: &Site, inside: &Process) -> Outcome<FencedGuard> {
     let guard = soon("a grant", locks.acquire(NAME).wait(LONG).into_future()).await??;
     let sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'child-PID'";
     let sessions = sessions.replace("PID", &inside.id().to_string());
-    eventually("the end of the session", async || Ok(site.server.superuser_sql(&sessions)? == "0"))
+    until("the end of the session", async || Ok(site.server.superuser_sql(&sessions)? == "0"))
         .await?;
     assert_eq!(site.balance()?, 0);
     let transaction = store.transaction(&guard, &mut client).await?;

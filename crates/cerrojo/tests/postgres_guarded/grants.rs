@@ -3,7 +3,7 @@
 use cerrojo::{ErrorKind, LeaseState, clock, spi::Break};
 use tokio::task::JoinHandle;
 
-use crate::site::{LONG, NAME, Outcome, Site, eventually, soon, ttl};
+use crate::site::{LONG, NAME, Outcome, Site, soon, ttl, until};
 
 /// Stays inside, at work, and sees that nobody comes in meanwhile.
 async fn stay<T>(client: &tokio_postgres::Client, entering: &JoinHandle<T>) -> Outcome {
@@ -40,7 +40,7 @@ pub(crate) async fn a_hand_over_waits_for_the_transaction(site: Site) -> Outcome
     let other = site.locks().await?.1;
     let entering = tokio::spawn(async move { other.acquire(NAME).wait(LONG).await });
     let waiting = format!("SELECT count(*) FROM cerrojo.{}_waiter", site.table);
-    eventually("a waiter", async || Ok(site.server.superuser_sql(&waiting)? == "1")).await?;
+    until("a waiter", async || Ok(site.server.superuser_sql(&waiting)? == "1")).await?;
     let releasing = tokio::spawn(guard.release());
     stay(&transaction, &entering).await?;
     transaction.commit().await?;

@@ -16,23 +16,19 @@ mod entering;
 mod frozen;
 mod grants;
 mod limits;
+#[macro_use]
+#[path = "../trials/named.rs"]
+mod named;
 mod site;
 
-use std::{process::ExitCode, sync::Arc};
+use std::process::ExitCode;
 
 use cerrojo_testbed::need;
-use libtest_mimic::{Arguments, Trial};
-use site::{Shared, trial};
+use libtest_mimic::Trial;
+use site::{Shared, run};
 
-/// Trials by the names of their functions.
-macro_rules! trials {
-    ($shared:expr; $($module:ident :: $name:ident,)*) => {
-        vec![$(trial(stringify!($name), $shared, $module::$name)),*]
-    };
-}
-
-fn all(shared: &Arc<Shared>) -> Vec<Trial> {
-    trials![shared;
+fn all(shared: &Shared) -> Vec<Trial> {
+    named![|name, proof| shared.trial(name, proof);
         entering::a_holder_that_was_overtaken_is_told_both_tokens_and_changes_nothing,
         entering::a_lock_that_has_ended_is_lost_and_nothing_is_changed,
         entering::a_claim_of_another_store_is_refused,
@@ -60,24 +56,15 @@ fn all(shared: &Arc<Shared>) -> Vec<Trial> {
 }
 
 fn main() -> ExitCode {
-    if let Some(code) = child::main() {
-        return code;
-    }
-    let shared = Arc::new(Shared::default());
-    let is_ignored = need("postgres").is_ignored();
-    let trials = all(&shared).into_iter().map(|trial| trial.with_ignored_flag(is_ignored));
-    let mut trials: Vec<_> = trials.collect();
-    let is_ignored = is_ignored || need("pgbouncer").is_ignored();
-    let pooled = trial(
-        "guarded_transactions_work_through_pgbouncer_in_transaction_mode",
-        &shared,
-        crowd::through_pgbouncer,
-    );
-    trials.push(pooled.with_ignored_flag(is_ignored));
-    let mut arguments = Arguments::from_args();
-    // Most of a trial is waiting.
-    arguments.test_threads = arguments.test_threads.or(Some(8));
-    // The server ends with the last of its trials.
-    drop(shared);
-    libtest_mimic::run(&arguments, trials).exit_code()
+    child::main().unwrap_or_else(|| {
+        let shared = Shared::default();
+        let mut trials = all(&shared);
+        trials.push(pooled(&shared));
+        run("postgres", trials, 8)
+    })
+}
+
+fn pooled(shared: &Shared) -> Trial {
+    let name = "guarded_transactions_work_through_pgbouncer_in_transaction_mode";
+    shared.trial(name, crowd::through_pgbouncer).with_ignored_flag(need("pgbouncer").is_ignored())
 }

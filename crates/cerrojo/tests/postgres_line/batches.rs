@@ -18,8 +18,8 @@ use cerrojo_testbed::{Direction, Proxy};
 use tokio::task::JoinSet;
 
 use crate::{
-    child::job,
-    site::{LONG, Locks, NAME, Outcome, Site, connect, eventually, locker, release, ttl},
+    line::{NAME, child::job},
+    site::{LONG, Locks, Outcome, Site, connect, locker, release, ttl, until},
 };
 
 /// Cycles of so many tasks, each with a lock of its own.
@@ -54,7 +54,7 @@ pub(crate) async fn sixty_four_tasks_make_few_transactions(site: Site) -> Outcom
     let locks = site.locks().await?;
     all(cycles(&locks, 64, |round| round < 25)).await?;
     drop(locks);
-    eventually("no connection", async || Ok(site.connections().await? == 0)).await?;
+    until("no connection", async || Ok(site.connections().await? == 0)).await?;
     let calls = site.calls("acquire").await? + site.calls("release").await?;
     let requests = 2 * 64 * 25;
     assert!(calls > 0 && calls < requests / 4, "{calls} calls for {requests} requests");
@@ -125,7 +125,7 @@ pub(crate) async fn a_short_renewal_neither_spoils_its_batch_nor_is_spoilt(site:
         let before: Vec<_> = short.iter().map(cerrojo::FencedGuard::renewals).collect();
         let renewed =
             || short.iter().zip(&before).all(|(guard, before)| guard.renewals() > *before);
-        eventually("renewals", async || Ok(renewed())).await?;
+        until("renewals", async || Ok(renewed())).await?;
     }
     goes_on.store(false, Ordering::Relaxed);
     all(others).await?;

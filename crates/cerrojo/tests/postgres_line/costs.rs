@@ -6,10 +6,12 @@ use cerrojo::{FencedGuard, Instant, clock};
 use tokio::task::JoinSet;
 
 use crate::{
-    child::{Child, job},
-    site::{
-        Locks, NAME, Outcome, Site, TICK, Waiter, connect, eventually, locker, queued, soon, ttl,
+    line::{
+        NAME, TICK, Waiter,
+        child::{Child, job},
+        queued,
     },
+    site::{Locks, Outcome, Site, connect, locker, soon, ttl, until},
 };
 
 /// How long waiters are watched.
@@ -28,7 +30,7 @@ async fn watch(start: Instant, waiters: u64) -> Outcome<i64> {
 
 /// All has been counted when all connections have ended.
 async fn until_counted(site: &Site) -> Outcome {
-    eventually("no connection", async || Ok(site.connections().await? == 0)).await
+    until("no connection", async || Ok(site.connections().await? == 0)).await
 }
 
 pub(crate) async fn two_hundred_waiters_ask_seldom(site: Site) -> Outcome {
@@ -76,7 +78,7 @@ pub(crate) async fn a_thousand_locks_and_a_thousand_waiters_share_three_connecti
         waiters.spawn(async move { waiting.acquire(job(number).as_str()).await?.release().await });
     }
     let line = "SELECT count(*) FROM LOCK_waiter";
-    eventually("all in a line", async || Ok(site.number(line).await? == 1_000)).await?;
+    until("all in a line", async || Ok(site.number(line).await? == 1_000)).await?;
     let asked_max = watch(start, 1_000).await?;
     assert_eq!(site.connections().await?, 3);
     assert!(waiters.try_join_next().is_none(), "a waiter ended");
@@ -108,7 +110,7 @@ pub(crate) async fn a_waiting_process_uses_no_cpu(site: Site) -> Outcome {
     child.wait_for_many(100)?;
     let hearing = "SELECT count(*) FROM LOCK_waiter WHERE channel <> '' \
         AND wake_at > alive_until - interval '30 s' + interval '2 s'";
-    eventually("all at rest", async || Ok(site.number(hearing).await? == 100)).await?;
+    until("all at rest", async || Ok(site.number(hearing).await? == 100)).await?;
     let before = cpu_ticks(child.0.id())?;
     clock::sleep(WATCHED / 2).await;
     let used = cpu_ticks(child.0.id())? - before;
@@ -124,7 +126,7 @@ async fn commits(site: &Site, apart: &mut Site) -> Outcome<i64> {
     let (database, looks) = (apart.database.clone(), apart.close_eye());
     let open = "SELECT count(*) FROM pg_stat_activity WHERE datname = ";
     let open = format!("{open}'{database}'");
-    eventually("no connection", async || Ok(site.number(&open).await? == 0)).await?;
+    until("no connection", async || Ok(site.number(&open).await? == 0)).await?;
     let commits = "SELECT xact_commit FROM pg_stat_database WHERE datname = ";
     let commits = site.number(&format!("{commits}'{database}'")).await?;
     apart.open_eye().await?;

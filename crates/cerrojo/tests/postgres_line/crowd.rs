@@ -5,8 +5,9 @@ use std::time::Duration;
 use cerrojo::{Deadline, ErrorKind, backend::postgres::Postgres};
 use tokio::task::JoinSet;
 
-use crate::site::{
-    LONG, Locks, NAME, Outcome, Site, connect, eventually, kind_of, locker, release,
+use crate::{
+    line::NAME,
+    site::{LONG, Locks, Outcome, Site, connect, kind_of, locker, release, until},
 };
 
 /// Stores with connections of their own, and how many wait in each at a time.
@@ -62,5 +63,5 @@ pub(crate) async fn ten_thousand_short_waits_leave_nothing(site: Site) -> Outcom
     assert!(stores.iter().all(remembers_nobody), "{stores:?}");
     site.locks().await?.try_acquire(NAME).await?.release().await?;
     drop((stores, lockers));
-    eventually("no connection", async || Ok(site.connections().await? == 0)).await
+    until("no connection", async || Ok(site.connections().await? == 0)).await
 }

@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
-use cerrojo::{Deadline, ErrorKind, Instant};
+use cerrojo::{ErrorKind, Instant};
 use cerrojo_testbed::{Direction, Proxy};
 
-use crate::site::{
-    LONG, NAME, Outcome, PROVISIONAL, SLACK, Site, Waiter, eventually, kind_of, open, queued, ttl,
+use crate::{
+    line::{NAME, PROVISIONAL, SLACK, Waiter, ends::cancelled_at_the_hand_over},
+    site::{Outcome, Site, kind_of, open, ttl, until},
 };
+
+pub(crate) use crate::line::ends::who_leaves_a_free_lock_passes_it_on;
 
 pub(crate) async fn a_waiter_that_gives_up_leaves_nothing(site: Site) -> Outcome {
     let (holder, locks) = (site.locks().await?, site.locks().await?);
@@ -22,20 +25,6 @@ pub(crate) async fn a_waiter_that_gives_up_leaves_nothing(site: Site) -> Outcome
     guard.release().await?;
     // The lock is not kept for somebody who has gone.
     Ok(holder.try_acquire(NAME).await?.release().await?)
-}
-
-/// A lock whose row was freed by hand, before anybody has noticed.
-pub(crate) async fn who_leaves_a_free_lock_passes_it_on(site: Site) -> Outcome {
-    site.hold_silently(60_000).await?;
-    let mut waiters = queued(&site, &site.lockers(2).await?, 30_000).await?;
-    site.until_at_rest().await?;
-    site.look("UPDATE LOCK SET owner = NULL WHERE name = 'a'").await?;
-    let before = Instant::now();
-    waiters.remove(0).abort();
-    let (guard, entered) = waiters.remove(0).entered().await?;
-    let delay = entered.since(before);
-    assert!(delay < PROVISIONAL, "{delay:?}");
-    Ok(guard.release().await?)
 }
 
 pub(crate) async fn a_leave_that_is_lost_ends_by_itself(site: Site) -> Outcome {
@@ -54,41 +43,14 @@ pub(crate) async fn a_leave_that_is_lost_ends_by_itself(site: Site) -> Outcome {
     assert_eq!(site.number(lasting).await?, 0);
     let before = Instant::now();
     guard.release().await?;
-    let (guard, entered) = next.entered().await?;
-    let delay = entered.since(before);
+    let (guard, delay) = next.entered_after(before).await?;
     assert!(delay < PROVISIONAL + SLACK, "{delay:?}");
     Ok(guard.release().await?)
 }
 
 /// At many moments around the one at which the lock becomes its own.
 pub(crate) async fn a_waiter_cancelled_at_the_hand_over_passes_the_lock_on(site: Site) -> Outcome {
-    let lockers = site.lockers(3).await?;
-    for round in 0..100_u32 {
-        let guard = lockers[0].acquire(NAME).await?;
-        let mut waiters = queued(&site, &lockers[1..], 30_000).await?;
-        let released = Instant::now();
-        let release = tokio::spawn(guard.release());
-        // All moments of the first 5 ms, in an order that jumps.
-        pass(Duration::from_micros(50) * (round * 77 % 100)).await;
-        waiters.remove(0).abort();
-        release.await??;
-        let (guard, entered) = waiters.remove(0).entered().await?;
-        let delay = entered.since(released);
-        assert!(delay < PROVISIONAL, "round {round}: {delay:?}");
-        guard.release().await?;
-    }
-    for locks in &lockers {
-        locks.close(Deadline::after(LONG)).await?;
-    }
+    cancelled_at_the_hand_over(&site, 100, Duration::from_micros(50)).await?;
     assert_eq!((site.waiting().await?, site.owner().await?), (0, None));
-    drop(lockers);
-    eventually("no connection", async || Ok(site.connections().await? == 0)).await
-}
-
-/// Finer than a timer.
-async fn pass(length: Duration) {
-    let end = Instant::now() + length;
-    while Instant::now() < end {
-        tokio::task::yield_now().await;
-    }
+    until("no connection", async || Ok(site.connections().await? == 0)).await
 }

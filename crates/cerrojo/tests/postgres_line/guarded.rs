@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use cerrojo::{ErrorKind, Instant, backend::postgres::GuardedTransaction, clock};
 
-use crate::site::{
-    LONG, NAME, Outcome, Site, Waiter, connect, eventually, kind_of, locker, queued, ttl,
+use crate::{
+    line::{NAME, Waiter, queued},
+    site::{LONG, Outcome, Site, connect, kind_of, locker, ttl, until},
 };
 
 /// Works in the transaction until then: the server ends one that is idle.
@@ -60,7 +61,7 @@ pub(crate) async fn nobody_enters_while_a_transaction_outlives_its_lease(site: S
     guard.detach().await?;
     let mut waiters = queued(&site, &lockers, 30_000).await?;
     let pressed = async {
-        eventually("the lease's end", async || Ok(site.owner().await?.is_none())).await?;
+        until("the lease's end", async || Ok(site.owner().await?.is_none())).await?;
         // Nobody has it, and nobody may have it: that is no contention.
         let answer = newcomer.try_acquire(NAME).await;
         assert_eq!(kind_of(&answer), Some(ErrorKind::Unavailable), "{answer:?}");

@@ -9,34 +9,31 @@
 )]
 
 mod batches;
-mod child;
 mod costs;
 mod crowd;
 mod dead;
 mod ends;
 mod guarded;
+#[path = "../trials/line/mod.rs"]
+#[allow(dead_code, reason = "each test target uses a part")]
+mod line;
 mod news;
 mod order;
 mod prune;
+#[macro_use]
+#[path = "../trials/named.rs"]
+mod named;
 mod site;
 mod validity;
 
-use std::{process::ExitCode, sync::Arc};
+use std::process::ExitCode;
 
-use cerrojo_testbed::need;
-use libtest_mimic::{Arguments, Trial};
-use site::{Shared, trial};
-
-/// Trials by the names of their functions.
-macro_rules! trials {
-    ($shared:expr; $($module:ident :: $name:ident,)*) => {
-        vec![$(trial(stringify!($name), $shared, $module::$name)),*]
-    };
-}
+use libtest_mimic::Trial;
+use site::{Shared, run};
 
 /// The longest ones first.
-fn all(shared: &Arc<Shared>) -> Vec<Trial> {
-    trials![shared;
+fn all(shared: &Shared) -> Vec<Trial> {
+    named![|name, proof| shared.trial(name, proof);
         prune::a_store_in_use_removes_rows_that_nobody_has_used_for_a_minute,
         crowd::ten_thousand_short_waits_leave_nothing,
         news::a_lost_notification_is_noticed_by_the_next_in_line_and_by_the_tick,
@@ -79,15 +76,5 @@ fn all(shared: &Arc<Shared>) -> Vec<Trial> {
 }
 
 fn main() -> ExitCode {
-    if let Some(code) = child::main() {
-        return code;
-    }
-    // Kept until all have ended: then it is stopped.
-    let shared = Arc::default();
-    let is_ignored = need("postgres").is_ignored();
-    let trials = all(&shared).into_iter().map(|trial| trial.with_ignored_flag(is_ignored));
-    let mut arguments = Arguments::from_args();
-    // Most of a trial is waiting.
-    arguments.test_threads = arguments.test_threads.or(Some(12));
-    libtest_mimic::run(&arguments, trials.collect()).exit_code()
+    line::child::main().unwrap_or_else(|| run("postgres", all(&Shared::default()), 12))
 }

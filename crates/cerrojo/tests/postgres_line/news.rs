@@ -1,79 +1,21 @@
 //! News that nobody tells: a lost notification, a row changed by hand, a holder that is silent, a server that was away.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
-use cerrojo::{FencedGuard, Instant, clock};
+use cerrojo::{Instant, clock};
 use cerrojo_testbed::{Direction, Proxy};
 
-use crate::site::{
-    NAME, Outcome, PROVISIONAL, SLACK, Site, TICK, Waiter, eventually, open, queued, release, soon,
-    start_server, ttl,
+use crate::{
+    line::{NAME, PROVISIONAL, SLACK, Waiter, all_enter, queued},
+    site::{OnServer, Outcome, Site, open, release, ttl, until},
 };
 
-async fn entered_after(waiter: Waiter, start: Instant) -> Outcome<(FencedGuard, Duration)> {
-    let (guard, entered) = waiter.entered().await?;
-    Ok((guard, entered.since(start)))
-}
-
-pub(crate) async fn a_lost_notification_is_noticed_by_the_next_in_line_and_by_the_tick(
-    site: Site,
-) -> Outcome {
-    let proxy = Proxy::start(site.server.port())?;
-    let lockers = [site.locks_that_listen_at(proxy.port()).await?, site.locks().await?];
-    let guard = site.locks().await?.acquire(NAME).await?;
-    let mut waiters = queued(&site, &lockers, 30_000).await?;
-    site.until_at_rest().await?;
-    let arrived = proxy.counts()?.to_client.arrived;
-    proxy.swallow(Direction::ToClient)?;
-    let start = Instant::now();
-    guard.release().await?;
-    proxy.await_counts(SLACK, move |counts| counts.to_client.arrived > arrived)?;
-    proxy.flow(Direction::ToClient)?;
-    let (guard, delay) = entered_after(waiters.remove(1), start).await?;
-    assert!(delay < PROVISIONAL + SLACK, "{delay:?}");
-    guard.release().await?;
-    let (guard, delay) = entered_after(waiters.remove(0), start).await?;
-    assert!(delay < TICK + SLACK, "{delay:?}");
-    Ok(guard.release().await?)
-}
-
-pub(crate) async fn a_row_freed_by_hand_is_noticed_by_the_tick(site: Site) -> Outcome {
-    site.hold_silently(60_000).await?;
-    let mut waiters = queued(&site, &site.lockers(1).await?, 30_000).await?;
-    site.until_at_rest().await?;
-    site.look("UPDATE LOCK SET owner = NULL WHERE name = 'a'").await?;
-    let (guard, delay) = entered_after(waiters.remove(0), Instant::now()).await?;
-    assert!(delay < TICK + SLACK, "{delay:?}");
-    Ok(guard.release().await?)
-}
-
-pub(crate) async fn the_next_enters_right_after_the_ttl_of_a_silent_holder(site: Site) -> Outcome {
-    let lockers = site.lockers(2).await?;
-    let start = Instant::now();
-    site.hold_silently(4_000).await?;
-    let mut waiters = queued(&site, &lockers, 30_000).await?;
-    let (guard, after) = entered_after(waiters.remove(0), start).await?;
-    assert!(after >= Duration::from_secs(4), "entered after {after:?}");
-    assert!(after < Duration::from_secs(4) + SLACK, "entered after {after:?}");
-    guard.release().await?;
-    Ok(waiters.remove(0).entered().await?.0.release().await?)
-}
-
-/// Also those far back in the line, who were told to ask much later.
-pub(crate) async fn holders_that_crash_one_after_another_cost_one_ttl_each(site: Site) -> Outcome {
-    let lockers = site.lockers(7).await?;
-    let start = Instant::now();
-    site.hold_silently(6_000).await?;
-    let mut entries = vec![start + Duration::from_secs(6)];
-    for waiter in queued(&site, &lockers, 300).await? {
-        let (guard, entered) = waiter.entered().await?;
-        entries.push(entered);
-        guard.detach().await?;
-    }
-    let each = entries.windows(2).map(|two| two[1].since(two[0]));
-    assert!(each.max() < Some(SLACK), "entered at {entries:?}");
-    Ok(())
-}
+pub(crate) use crate::line::news::{
+    holders_that_crash_one_after_another_cost_one_ttl_each,
+    lost_news_are_noticed_by_the_next_in_line_and_by_the_tick as a_lost_notification_is_noticed_by_the_next_in_line_and_by_the_tick,
+    the_next_enters_right_after_the_ttl_of_a_silent_holder,
+    what_is_freed_by_hand_is_noticed_by_the_tick as a_row_freed_by_hand_is_noticed_by_the_tick,
+};
 
 /// The first ones leave, and with them all who knew when the holder's TTL ends.
 pub(crate) async fn who_moves_up_looks_after_the_holder(site: Site) -> Outcome {
@@ -87,10 +29,10 @@ pub(crate) async fn who_moves_up_looks_after_the_holder(site: Site) -> Outcome {
         WHERE place = (SELECT max(place) FROM LOCK_waiter) AND channel <> '' \
         AND wake_at > alive_until - interval '30 s' + interval '2 s'";
     let looked = async || Ok(site.number(calm).await? == 1);
-    eventually("the last one's second look", looked).await?;
+    until("the last one's second look", looked).await?;
     waiters.into_iter().for_each(Waiter::abort);
     site.until_waiting(1).await?;
-    let (guard, after) = entered_after(last, start).await?;
+    let (guard, after) = last.entered_after(start).await?;
     // By itself it would not have looked again before half of the tick had passed, and often not before all of it.
     assert!(after < Duration::from_secs(6) + SLACK, "entered after {after:?}");
     Ok(guard.release().await?)
@@ -106,7 +48,7 @@ async fn asked(site: &Site) -> Outcome<Option<i64>> {
 /// Waits until all in the line have asked since then, and hear.
 async fn until_asked_since(site: &Site, start: Instant) -> Outcome {
     let start = i64::try_from(start.as_nanos())?;
-    eventually("all ask", async || Ok(asked(site).await? > Some(start))).await
+    until("all ask", async || Ok(asked(site).await? > Some(start))).await
 }
 
 pub(crate) async fn who_listens_anew_asks_once_and_is_told_again(site: Site) -> Outcome {
@@ -122,13 +64,13 @@ pub(crate) async fn who_listens_anew_asks_once_and_is_told_again(site: Site) -> 
     site.until_at_rest().await?;
     let start = Instant::now();
     guard.release().await?;
-    let (guard, delay) = entered_after(waiters.remove(0), start).await?;
+    let (guard, delay) = waiters.remove(0).entered_after(start).await?;
     // Nobody asks by itself so early: it was told.
     assert!(delay < PROVISIONAL, "{delay:?}");
     guard.release().await?;
     all_enter(waiters).await?;
     drop(lockers);
-    eventually("no connection", async || Ok(site.connections().await? == 0)).await?;
+    until("no connection", async || Ok(site.connections().await? == 0)).await?;
     // Each time they were deaf they may have polled a little; else they would have asked ten times a second.
     let (asked, passed) = (site.calls("join").await?, Instant::now().since(came).as_secs());
     let each_max = i64::try_from(20 + passed / 5)?;
@@ -151,7 +93,7 @@ pub(crate) async fn what_happened_while_nobody_listened_is_found(site: Site) -> 
     let start = Instant::now();
     // What was held is lost with the connection.
     proxy.reset()?;
-    let (guard, delay) = entered_after(waiter, start).await?;
+    let (guard, delay) = waiter.entered_after(start).await?;
     assert!(delay < PROVISIONAL, "{delay:?}");
     guard.release().await?;
     // It goes on without ears, and gets them back.
@@ -162,22 +104,6 @@ pub(crate) async fn what_happened_while_nobody_listened_is_found(site: Site) -> 
     site.until_at_rest().await?;
     guard.release().await?;
     Ok(waiter.entered().await?.0.release().await?)
-}
-
-/// Everybody enters and goes, in any order.
-async fn all_enter(waiters: Vec<Waiter>) -> Outcome {
-    let mut entering = tokio::task::JoinSet::new();
-    for waiter in waiters {
-        entering.spawn(async move {
-            let (guard, _) = waiter.entered().await?;
-            guard.release().await.map_err(Into::into)
-        });
-    }
-    while let Some(entered) = soon("all", entering.join_next()).await? {
-        let entered: Outcome = entered?;
-        entered?;
-    }
-    Ok(())
 }
 
 pub(crate) async fn waiters_that_are_cut_all_enter(site: Site) -> Outcome {
@@ -197,13 +123,12 @@ pub(crate) async fn waiters_that_are_cut_all_enter(site: Site) -> Outcome {
 }
 
 pub(crate) async fn waiters_of_a_server_that_was_restarted_enter_in_order(site: Site) -> Outcome {
-    let server = Arc::new(start_server()?);
     drop(site);
-    let site = Site::on(Arc::clone(&server)).await?;
+    let site = Site::alone().await?;
     let guard = site.locks().await?.acquire(NAME).ttl(ttl(20_000)).await?;
     let waiters = queued(&site, &site.lockers(5).await?, 20_000).await?;
     site.until_at_rest().await?;
-    server.restart()?;
+    site.server.restart()?;
     let mut guard = guard;
     for waiter in waiters {
         let token = guard.token();

@@ -5,8 +5,8 @@ use std::time::Duration;
 use cerrojo::{Instant, clock};
 
 use crate::{
-    child::job,
-    site::{Locks, NAME, Outcome, Site, queued, ttl},
+    line::{NAME, child::job, queued},
+    site::{Locks, Outcome, Site, ttl},
 };
 
 /// Names that were used, so many of them, whose rows are free since long ago.

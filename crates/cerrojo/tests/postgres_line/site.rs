@@ -1,116 +1,39 @@
 //! What the trials share: a server, in it a table for each of them, looks at what is there, and waiters.
 
 use std::{
-    future::Future,
-    io,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicI64, Ordering},
     },
     time::Duration,
 };
 
-use cerrojo::{
-    Drift, Error, ErrorKind, FencedGuard, Instant, Locker, Options, OwnerId, Ttl,
-    backend::postgres::Postgres, clock,
-};
+use cerrojo::{Drift, ErrorKind, FencedGuard, Locker, Options, backend::postgres::Postgres};
 use cerrojo_testbed::PostgresServer;
-use libtest_mimic::{Failed, Trial};
-use tokio::task::JoinHandle;
-use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
+use tokio_postgres::{Client, SimpleQueryMessage};
 
-#[path = "../trials/child.rs"]
-mod spoken;
+use crate::line::NAME;
 
-pub(crate) use spoken::{child_main, complaint, opened, say};
+#[path = "../postgres_site/mod.rs"]
+#[allow(dead_code, reason = "each test target uses a part")]
+mod postgres_site;
+#[path = "../trials/mod.rs"]
+#[allow(dead_code, reason = "each test target uses a part")]
+mod trials;
 
-pub(crate) type Outcome<T = ()> = Result<T, Failed>;
-pub(crate) type Locks = Locker<Postgres>;
+pub(crate) use postgres_site::{Locks, OnServer, ROLE, Shared, connect};
+use postgres_site::{client, fresh_name};
+pub(crate) use trials::{
+    LONG, Outcome,
+    child::{child_main, opened, say, talk},
+    kind_of, run, runtime, soon, ttl, until,
+};
 
-/// Longer than anything takes on a busy machine; it only bounds a trial that fails.
-pub(crate) const LONG: Duration = Duration::from_secs(40);
-/// No trial takes longer.
-const TRIAL_LIMIT: Duration = Duration::from_secs(150);
-/// How long a lock that was handed over is the waiter's before it has confirmed.
-pub(crate) const PROVISIONAL: Duration = Duration::from_secs(2);
-/// After how long everybody asks by itself, at the latest.
-pub(crate) const TICK: Duration = Duration::from_secs(10);
-/// What a busy machine may add to a delay.
-pub(crate) const SLACK: Duration = Duration::from_secs(3);
-/// The lock of most trials.
-pub(crate) const NAME: &str = "a";
-/// The role that uses the locks: it has no rights but those that `init` gives it.
-const ROLE: &str = "client";
+/// What a trial holds.
+pub(crate) type Held = FencedGuard;
 
-/// The server of all trials, from the first that wants it on.
-#[derive(Default)]
-pub(crate) struct Shared(Mutex<Option<Arc<PostgresServer>>>);
-
-impl Shared {
-    fn server(&self) -> io::Result<Arc<PostgresServer>> {
-        let mut server = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(server) = &*server {
-            return Ok(Arc::clone(server));
-        }
-        Ok(Arc::clone(server.insert(Arc::new(start_server()?))))
-    }
-}
-
-/// One that counts the calls of functions, and asks for no password: that would cost each of very many connections its time.
-pub(crate) fn start_server() -> io::Result<PostgresServer> {
-    let builder = PostgresServer::builder().fast().hba("host all all 127.0.0.1/32 trust");
-    let builder = builder.option("track_functions", "all").option("max_connections", "400");
-    let server = builder.start()?;
-    server.create_role(ROLE, "")?;
-    Ok(server)
-}
-
-/// A trial with a table of its own, in a runtime of its own.
-pub(crate) fn trial<F, W>(name: &str, shared: &Arc<Shared>, proof: F) -> Trial
-where
-    F: FnOnce(Site) -> W + Send + 'static,
-    W: Future<Output = Outcome>,
-{
-    let shared = Arc::clone(shared);
-    Trial::test(name, move || {
-        runtime().block_on(async {
-            let site = Site::on(shared.server()?).await?;
-            clock::within(TRIAL_LIMIT, proof(site)).await?
-        })
-    })
-}
-
-pub(crate) fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
-}
-
-pub(crate) fn ttl(millis: u64) -> Ttl {
-    Ttl::millis(millis).unwrap()
-}
-
-pub(crate) fn kind_of<T>(answer: &cerrojo::Result<T>) -> Option<ErrorKind> {
-    answer.as_ref().err().map(Error::kind)
-}
-
-/// What `work` answers, which must be within [`LONG`].
-pub(crate) async fn soon<T>(what: &str, work: impl Future<Output = T>) -> Outcome<T> {
-    clock::within(LONG, work).await.map_err(|_| format!("{what}: not within {LONG:?}").into())
-}
-
-/// Looks until `is_so` says yes, which must be within [`LONG`].
-pub(crate) async fn eventually(
-    what: &str,
-    mut is_so: impl AsyncFnMut() -> Outcome<bool>,
-) -> Outcome {
-    let end = Instant::now() + LONG;
-    while !is_so().await? {
-        if Instant::now() >= end {
-            return Err(format!("{what}: not within {LONG:?}").into());
-        }
-        clock::sleep(Duration::from_millis(10)).await;
-    }
-    Ok(())
-}
+/// What is rounded to µs, twice.
+const ROUNDING: Duration = Duration::from_micros(2);
 
 /// A table of locks, and a superuser's eye on it.
 pub(crate) struct Site {
@@ -122,12 +45,13 @@ pub(crate) struct Site {
     looks: AtomicI64,
 }
 
-impl Site {
-    /// A table in the common database.
-    pub(crate) async fn on(server: Arc<PostgresServer>) -> Outcome<Self> {
+impl OnServer for Site {
+    async fn on(server: Arc<PostgresServer>) -> Outcome<Self> {
         Self::make(server, "app".to_owned()).await
     }
+}
 
+impl Site {
     /// Another one in a database of its own, where nobody else is counted.
     pub(crate) async fn apart(&self) -> Outcome<Self> {
         let database = fresh_name();
@@ -174,14 +98,6 @@ impl Site {
         Ok(open(&self.url("")).await?)
     }
 
-    pub(crate) async fn lockers(&self, count: usize) -> Outcome<Vec<Locks>> {
-        let mut lockers = Vec::new();
-        for _ in 0..count {
-            lockers.push(self.locks().await?);
-        }
-        Ok(lockers)
-    }
-
     /// One that hears by way of this port.
     pub(crate) async fn locks_that_listen_at(&self, port: u16) -> Outcome<Locks> {
         Ok(open(&self.url(&format!("&listen=127.0.0.1:{port}"))).await?)
@@ -189,7 +105,7 @@ impl Site {
 
     /// A connection of a user of the locks.
     pub(crate) async fn user(&self) -> Outcome<Client> {
-        client(&self.server.url(ROLE, &self.database)).await
+        Ok(client(&self.server.url(ROLE, &self.database)).await?)
     }
 
     /// The first column of what a superuser sees; `LOCK` stands for what the names of tables and functions begin with.
@@ -242,17 +158,24 @@ impl Site {
         self.number("SELECT count(*) FROM LOCK_waiter WHERE name = 'a'").await
     }
 
-    /// Waits until so many do.
-    pub(crate) async fn until_waiting(&self, count: i64) -> Outcome {
-        let what = format!("{count} in the line");
-        eventually(&what, async || Ok(self.waiting().await? == count)).await
-    }
-
-    /// Waits until nobody in the line asks by itself within the next seconds, and everybody hears.
-    pub(crate) async fn until_at_rest(&self) -> Outcome {
+    /// Whether nobody in the line asks by itself within the next seconds, and everybody hears.
+    pub(crate) async fn is_at_rest(&self) -> Outcome<bool> {
         let awake = "SELECT count(*) FROM LOCK_waiter \
             WHERE channel = '' OR wake_at < clock_timestamp() + interval '2200 ms'";
-        eventually("a line at rest", async || Ok(self.number(awake).await? == 0)).await
+        Ok(self.number(awake).await? == 0)
+    }
+
+    /// For how long [`NAME`] is held yet by the server's clock, or a little more.
+    pub(crate) async fn kept(&self) -> Outcome<Duration> {
+        let kept = "SELECT (1000000 * extract(epoch FROM expires_at - clock_timestamp()))::bigint \
+            FROM LOCK WHERE name = 'a' AND owner IS NOT NULL";
+        let kept = u64::try_from(self.number(kept).await?).unwrap_or(0);
+        Ok(Duration::from_micros(kept) + ROUNDING)
+    }
+
+    /// Frees [`NAME`], and tells nobody.
+    pub(crate) async fn free_by_hand(&self) -> Outcome {
+        self.look("UPDATE LOCK SET owner = NULL WHERE name = 'a'").await.map(drop)
     }
 
     /// Ends the connections on which its waiters hear; how many.
@@ -265,29 +188,6 @@ impl Site {
     pub(crate) async fn hold_silently(&self, millis: u64) -> Outcome {
         let guard = self.locks().await?.acquire(NAME).ttl(ttl(millis)).await?;
         Ok(guard.detach().await?)
-    }
-}
-
-/// For a table or a database.
-fn fresh_name() -> String {
-    format!("t{}", &OwnerId::random().to_hex()[..16])
-}
-
-async fn client(url: &str) -> Outcome<Client> {
-    let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
-    // It ends with the client.
-    tokio::spawn(connection);
-    Ok(client)
-}
-
-/// A store with connections of its own, also on a busy machine.
-pub(crate) async fn connect(url: &str) -> cerrojo::Result<Postgres> {
-    let mut tries = 10;
-    loop {
-        match Postgres::connect(url).await {
-            Err(error) if error.kind() == ErrorKind::Unavailable && tries > 0 => tries -= 1,
-            connected => return connected,
-        }
     }
 }
 
@@ -311,42 +211,6 @@ pub(crate) async fn release(guard: FencedGuard) -> Outcome {
     }
 }
 
-/// A guard, and when its waiter got it.
-pub(crate) type Entered = (FencedGuard, Instant);
-
-/// A task that waits for [`NAME`].
-pub(crate) struct Waiter(JoinHandle<cerrojo::Result<Entered>>);
-
-impl Waiter {
-    pub(crate) fn start(locks: &Locks, ttl: Ttl) -> Self {
-        let locks = locks.clone();
-        Self(tokio::spawn(async move {
-            let guard = locks.acquire(NAME).ttl(ttl).wait(LONG * 2).await?;
-            Ok((guard, Instant::now()))
-        }))
-    }
-
-    /// What it got, within [`LONG`].
-    pub(crate) async fn entered(self) -> Outcome<Entered> {
-        Ok(soon("a waiter", self.0).await???)
-    }
-
-    pub(crate) fn is_waiting(&self) -> bool {
-        !self.0.is_finished()
-    }
-
-    /// Gives up, also what it has got meanwhile.
-    pub(crate) fn abort(self) {
-        self.0.abort();
-    }
-}
-
-/// A waiter for each locker, in this order.
-pub(crate) async fn queued(site: &Site, lockers: &[Locks], ttl_ms: u64) -> Outcome<Vec<Waiter>> {
-    let mut waiters = Vec::new();
-    for (count, locks) in (1..).zip(lockers) {
-        waiters.push(Waiter::start(locks, ttl(ttl_ms)));
-        site.until_waiting(count).await?;
-    }
-    Ok(waiters)
+pub(crate) fn token_of(guard: &Held) -> u64 {
+    guard.token().get()
 }

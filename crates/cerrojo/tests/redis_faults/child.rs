@@ -4,26 +4,21 @@ use std::{collections::HashMap, io, process::ExitCode, time::Duration};
 
 use cerrojo::{ApproximateGuard, ErrorKind, Instant, Result, Ttl, clock};
 use cerrojo_testbed::Process;
-use libtest_mimic::Failed;
 
-use crate::site::{Locks, child_main, complaint, connect, millis, opened, runtime, say, ttl};
+use crate::site::{Locks, Outcome, child_main, connect, millis, opened, runtime, say, talk, ttl};
 
 /// A child that has connected and does what it is told.
-pub(crate) fn talker(url: &str) -> std::result::Result<Process, Failed> {
+pub(crate) fn talker(url: &str) -> Outcome<Process> {
     opened(&["talk", url])
 }
 
 /// A child that acquires and releases short leases of many names without end.
-pub(crate) fn churner(url: &str) -> std::result::Result<Process, Failed> {
+pub(crate) fn churner(url: &str) -> Outcome<Process> {
     opened(&["churn", url])
 }
 
 /// A member of a fleet: see [`serve_fleet`].
-pub(crate) fn member(
-    url: &str,
-    number: usize,
-    ttl_ms: u64,
-) -> std::result::Result<Process, Failed> {
+pub(crate) fn member(url: &str, number: usize, ttl_ms: u64) -> Outcome<Process> {
     opened(&["fleet", url, &number.to_string(), &ttl_ms.to_string()])
 }
 
@@ -37,7 +32,11 @@ fn play(role: &str, url: &str, more: &[&str]) -> Result<()> {
     let locks = runtime.block_on(connect(url))?;
     say("open");
     match (role, more) {
-        ("talk", []) => talk(&runtime, &locks),
+        ("talk", []) => {
+            let mut held = HashMap::new();
+            talk(&runtime, async |words| obey(&locks, &mut held, words).await);
+            Ok(())
+        }
         ("churn", []) => runtime.block_on(churn(&locks)),
         ("fleet", [number, ttl_ms]) => {
             let ttl = ttl(ttl_ms.parse().unwrap());
@@ -45,18 +44,6 @@ fn play(role: &str, url: &str, more: &[&str]) -> Result<()> {
         }
         other => panic!("no role {other:?}"),
     }
-}
-
-/// Does what it is told, line by line, until its input ends.
-fn talk(runtime: &tokio::runtime::Runtime, locks: &Locks) -> Result<()> {
-    let mut held = HashMap::new();
-    for line in io::stdin().lines() {
-        let line = line.unwrap();
-        let words: Vec<&str> = line.split(' ').collect();
-        let answer = runtime.block_on(obey(locks, &mut held, &words));
-        say(&answer.unwrap_or_else(|error| complaint(&error)));
-    }
-    Ok(())
 }
 
 async fn obey(

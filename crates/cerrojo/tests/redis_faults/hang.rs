@@ -1,21 +1,16 @@
 //! Servers that do not answer, or too late: every call ends in time, and all works again afterwards on the same value.
 
-use std::time::Duration;
-
-use cerrojo::{ErrorKind, Instant, LeaseState, clock, spi::Break};
-use cerrojo_testbed::{Direction, Proxy};
+use cerrojo::{ErrorKind, clock};
+use cerrojo_testbed::Direction;
 use libtest_mimic::Trial;
 
-use crate::site::{
-    LONG, Locks, Outcome, Site, bounded, connect, eventually, goes_on, is_lost, kind, millis,
-    runtime, trial, ttl, works,
+use crate::{
+    faults::{self, FAULTS, LIMIT, Way, break_briefly, hold, refuse, together},
+    site::{
+        LONG, Locks, Outcome, Site, bounded, connect, eventually, goes_on, kind, millis, runtime,
+        trial, ttl, works,
+    },
 };
-
-/// The limit of a call in these trials.
-const LIMIT: Duration = Duration::from_millis(400);
-/// A call and what is to be given back after it may each have to connect and to ask. Shorter than the core's own limit,
-/// which is the last resort.
-const IN_TIME: Duration = Duration::from_millis(4_500);
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
@@ -37,71 +32,32 @@ async fn locks_of(site: &Site) -> cerrojo::Result<Locks> {
 }
 
 async fn stopped() -> Outcome {
-    all_end(|site| site.server.freeze(), |site| site.server.thaw()).await
+    let site = Site::start()?;
+    all_end(&site, || site.server.freeze(), || site.server.thaw()).await
 }
 
 async fn half_open() -> Outcome {
-    let hold = |site: &Site| {
-        site.proxy.hold(Direction::ToServer)?;
-        site.proxy.hold(Direction::ToClient)
-    };
-    all_end(hold, |site| site.proxy.heal()).await
+    let site = Site::start()?;
+    all_end(&site, || hold(&site.proxy), || site.proxy.heal()).await
 }
 
 async fn refusing() -> Outcome {
-    let refuse = |site: &Site| {
-        site.proxy.refuse()?;
-        site.proxy.reset()
-    };
-    all_end(refuse, |site| site.proxy.accept()).await
+    let site = Site::start()?;
+    all_end(&site, || refuse(&site.proxy), || site.proxy.accept()).await
 }
 
 async fn too_slow() -> Outcome {
-    all_end(|site| site.proxy.delay(Direction::ToClient, LIMIT * 2), |site| site.proxy.heal()).await
-}
-
-type Step = fn(&Site) -> std::io::Result<()>;
-
-async fn all_end(breaks: Step, mends: Step) -> Outcome {
     let site = Site::start()?;
-    let locks = locks_of(&site).await?;
-    let held = locks.acquire("held").ttl(ttl(60_000)).await?;
-    let given_up = locks.acquire("given-up").ttl(ttl(60_000)).await?;
-    let renewed = locks.acquire("renewed").ttl(ttl(3_000)).await?;
-    breaks(&site)?;
-    let (name, owner) = (held.name().clone(), held.owner());
-    fails_in_time("acquire", millis(0), locks.try_acquire("new")).await?;
-    fails_in_time("acquire", millis(1_000), locks.acquire("new").wait(millis(1_000))).await?;
-    fails_in_time("renew", millis(0), locks.resume(&name, owner, ttl(60_000))).await?;
-    fails_in_time("holder", millis(0), locks.holder(&name)).await?;
-    fails_in_time("list", millis(0), locks.list(None, 10)).await?;
-    fails_in_time("break", millis(0), locks.break_lock(&"other".parse()?, Break::Now)).await?;
-    let released = fails_in_time("release", millis(0), given_up.release()).await?;
-    assert_eq!(released, ErrorKind::Indeterminate);
-    is_lost(&renewed).await?;
-    assert_eq!(held.state(), LeaseState::Held);
-    mends(&site)?;
-    for name in ["new", "given-up", "renewed"] {
-        works(&locks, name).await?;
-    }
-    Ok(held.release().await?)
+    let delay = || site.proxy.delay(Direction::ToClient, LIMIT * 2);
+    all_end(&site, delay, || site.proxy.heal()).await
 }
 
-/// Fails, and not later than a call takes at most after `wait`; the kind says that nothing, or nobody knows what, was done.
-async fn fails_in_time<T>(
-    what: &str,
-    wait: Duration,
-    call: impl IntoFuture<Output = cerrojo::Result<T>>,
-) -> Result<ErrorKind, libtest_mimic::Failed> {
-    let start = Instant::now();
-    let answer = clock::within(wait + IN_TIME, call.into_future()).await;
-    let answer = answer.map_err(|_| format!("{what}: still asking after {:?}", wait + IN_TIME))?;
-    let error = answer.err().ok_or_else(|| format!("{what} worked"))?;
-    assert!(Instant::now().since(start) >= wait, "{what} gave up early: {error}");
-    match error.kind() {
-        kind @ (ErrorKind::Unavailable | ErrorKind::Indeterminate) => Ok(kind),
-        kind => Err(format!("{what}: {kind:?}: {error}").into()),
-    }
+async fn all_end(
+    site: &Site,
+    breaks: impl FnOnce() -> std::io::Result<()>,
+    mends: impl FnOnce() -> std::io::Result<()>,
+) -> Outcome {
+    faults::all_end(&locks_of(site).await?, breaks, async || Ok(mends()?)).await
 }
 
 async fn just_in_time() -> Outcome {
@@ -126,10 +82,10 @@ async fn constant_connections() -> Outcome {
     let mut faults = 0;
     for cycle in 0..CYCLES {
         if cycle % 10 == 0 {
-            break_briefly(&site, &locks, faults).await?;
+            break_briefly(&site.proxy, &locks, faults % FAULTS).await?;
             faults += 1;
         }
-        together(&locks, cycle).await;
+        together(&locks, &cycle.to_string()).await;
         site.proxy.await_counts(LONG, |counts| counts.connections_open <= 1)?;
     }
     works(&locks, "a").await?;
@@ -140,41 +96,6 @@ async fn constant_connections() -> Outcome {
     drop(locks);
     site.proxy.await_counts(LONG, |counts| counts.connections_open == 0)?;
     Ok(())
-}
-
-/// The last of them lasts until the client has given the connection up by itself.
-async fn break_briefly(site: &Site, locks: &Locks, round: u64) -> std::io::Result<()> {
-    match round % 5 {
-        0 => site.proxy.cut()?,
-        1 => site.proxy.reset()?,
-        2 => {
-            site.proxy.refuse()?;
-            site.proxy.cut()?;
-        }
-        3 => site.proxy.cut_after(Direction::ToClient, 100)?,
-        _ => {
-            site.proxy.hold(Direction::ToClient)?;
-            together(locks, CYCLES).await;
-        }
-    }
-    clock::sleep(millis(20)).await;
-    site.proxy.heal()
-}
-
-/// A cycle of each of sixteen tasks. What fails is the fault's doing.
-async fn together(locks: &Locks, cycle: usize) {
-    let cycles = (0..16).map(|task| {
-        let locks = locks.clone();
-        tokio::spawn(async move {
-            let name = format!("{cycle}-{task}");
-            if let Ok(guard) = locks.acquire(name.as_str()).wait(millis(2_000)).await {
-                drop(guard.release().await);
-            }
-        })
-    });
-    for cycle in cycles.collect::<Vec<_>>() {
-        cycle.await.unwrap();
-    }
 }
 
 /// The server hangs for several limits while ten wait; each gets its turn.
@@ -202,31 +123,11 @@ async fn hung_waiters() -> Outcome {
     Ok(())
 }
 
-/// A way to the server on which the connections of now will be silent, while new ones work.
-struct Way {
-    site: Site,
-    silent: Proxy,
-}
-
-impl Way {
-    fn start() -> std::io::Result<Self> {
-        let site = Site::start()?;
-        let silent = Proxy::start(site.server.port())?;
-        site.proxy.lead_to(silent.port())?;
-        Ok(Self { site, silent })
-    }
-
-    fn go_silent(&self) -> std::io::Result<()> {
-        self.silent.hold(Direction::ToServer)?;
-        self.silent.hold(Direction::ToClient)?;
-        self.site.proxy.lead_to(self.site.server.port())
-    }
-}
-
 /// With a limit for calls that alone would be too long for this TTL.
 async fn silent_holder() -> Outcome {
-    let way = Way::start()?;
-    let locks = connect(&way.site.url("call_limit_ms=10000")).await?;
+    let site = Site::start()?;
+    let way = Way::start(&site.proxy, site.server.port())?;
+    let locks = connect(&site.url("call_limit_ms=10000")).await?;
     let guard = locks.acquire("a").ttl(ttl(5_000)).await?;
     way.go_silent()?;
     goes_on(&guard).await?;
@@ -234,12 +135,13 @@ async fn silent_holder() -> Outcome {
 }
 
 async fn silent_waiter() -> Outcome {
-    let way = Way::start()?;
-    let waiter = locks_of(&way.site).await?;
-    let locks = connect(&format!("redis://{}", way.site.server.address())).await?;
+    let site = Site::start()?;
+    let way = Way::start(&site.proxy, site.server.port())?;
+    let waiter = locks_of(&site).await?;
+    let locks = connect(&format!("redis://{}", site.server.address())).await?;
     let holder = locks.acquire("a").ttl(ttl(60_000)).await?;
     let waiting = tokio::spawn(async move { waiter.acquire("a").wait(LONG).await });
-    eventually("a waiter", || way.site.has_key("cerrojo:{a}:line")).await?;
+    eventually("a waiter", || site.has_key("cerrojo:{a}:line")).await?;
     way.go_silent()?;
     holder.release().await?;
     Ok(waiting.await??.release().await?)

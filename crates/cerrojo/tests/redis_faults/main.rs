@@ -11,6 +11,8 @@
 mod child;
 mod cluster;
 mod failover;
+#[path = "../trials/faults.rs"]
+mod faults;
 mod hang;
 mod keys;
 mod late;
@@ -23,13 +25,15 @@ mod strangers;
 
 use std::process::ExitCode;
 
-use cerrojo_testbed::need;
-use libtest_mimic::Arguments;
+use libtest_mimic::Trial;
+
+use crate::site::run;
 
 fn main() -> ExitCode {
-    if let Some(code) = child::main() {
-        return code;
-    }
+    child::main().unwrap_or_else(|| run("redis-server", trials(), 12))
+}
+
+fn trials() -> impl Iterator<Item = Trial> {
     let themes = [
         cluster::trials(),
         failover::trials(),
@@ -42,11 +46,5 @@ fn main() -> ExitCode {
         room::trials(),
         strangers::trials(),
     ];
-    let is_ignored = need("redis-server").is_ignored();
-    let trials = themes.into_iter().flatten();
-    let trials = trials.map(|trial| trial.with_ignored_flag(is_ignored)).collect();
-    let mut arguments = Arguments::from_args();
-    // Most of a trial is waiting.
-    arguments.test_threads = arguments.test_threads.or(Some(12));
-    libtest_mimic::run(&arguments, trials).exit_code()
+    themes.into_iter().flatten()
 }

@@ -1,13 +1,16 @@
 //! Servers that go away and come back, with what they knew or without.
 
 use cerrojo::{ErrorKind, Instant, LeaseState, clock};
-use cerrojo_testbed::{Direction, RedisBuilder, RedisServer};
+use cerrojo_testbed::{RedisBuilder, RedisServer};
 use libtest_mimic::Trial;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 
-use crate::site::{
-    LONG, Locks, Outcome, Site, bounded, check_error, eventually, goes_on, is_lost, kind, millis,
-    trial, ttl, works,
+use crate::{
+    faults::{self, lost_on_time},
+    site::{
+        LONG, Locks, Outcome, Site, bounded, check_error, eventually, goes_on, is_lost, kind,
+        millis, trial, ttl, works,
+    },
 };
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -23,9 +26,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 /// How many leases were counted as lost while `work` ran.
-fn losses<F: Future<Output = Outcome>>(
-    work: impl FnOnce() -> F,
-) -> Result<u64, libtest_mimic::Failed> {
+fn losses<F: Future<Output = Outcome>>(work: impl FnOnce() -> F) -> Outcome<u64> {
     let recorder = DebuggingRecorder::new();
     let snapshotter = recorder.snapshotter();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -62,14 +63,7 @@ async fn down() -> Outcome {
     let guard = locks.acquire("a").ttl(ttl(1_500)).await?;
     goes_on(&guard).await?;
     site.server.kill()?;
-    let mut until = guard.valid_until().ok_or("lost at once")?;
-    while let Some(later) = guard.signal().valid_until_changes(Some(until)).await {
-        until = later;
-    }
-    // Ready though nobody can be asked.
-    is_lost(&guard).await?;
-    let late = Instant::now().since(until);
-    assert!(late < millis(1_000), "{late:?} after the end of validity");
+    let until = lost_on_time(&guard).await?;
     clock::sleep_until(until + millis(1_500)).await;
     let refused = locks.try_acquire("a").await.unwrap_err();
     check_error(&refused, &[ErrorKind::Unavailable], &[&site.proxy.address()])?;
@@ -89,27 +83,9 @@ async fn back_in_time() -> Outcome {
     Ok(guard.release().await?)
 }
 
-/// Each way to fail loses one request or its answer; the lock is still held ten TTLs later.
 async fn one_failed_renewal() -> Outcome {
     let site = Site::start()?;
-    let locks = site.locks().await?;
-    let guard = locks.acquire("a").ttl(ttl(2_000)).await?;
-    for direction in [Direction::ToServer, Direction::ToClient] {
-        let before = site.proxy.counts()?;
-        site.proxy.swallow(direction)?;
-        site.proxy.await_counts(LONG, move |now| match direction {
-            Direction::ToServer => now.to_server.arrived > before.to_server.arrived,
-            Direction::ToClient => now.to_client.arrived > before.to_client.arrived,
-        })?;
-        // A stream with a hole in it is not what a network makes.
-        site.proxy.cut()?;
-        site.proxy.heal()?;
-        goes_on(&guard).await?;
-    }
-    let end = Instant::now() + millis(20_000);
-    clock::until(end, guard.lost()).await.unwrap_err();
-    assert_eq!(guard.state(), LeaseState::Held);
-    Ok(guard.release().await?)
+    faults::one_failed_renewal(&site.locks().await?, &site.proxy, 2_000).await
 }
 
 fn with_power_loss(appendfsync: &str) -> RedisBuilder {

@@ -1,15 +1,15 @@
 //! Servers that do not let us in, and what is no server of ours: a clear error, in time, that never shows a password.
 
-use std::{
-    io::{Read, Write},
-    net::TcpListener,
-};
+use std::net::TcpListener;
 
 use cerrojo::{ErrorKind, Instant, backend::redis::Redis};
 use cerrojo_testbed::{Certificates, Port, RedisServer};
 use libtest_mimic::Trial;
 
-use crate::site::{Outcome, Site, check_error, connect, millis, trial, ttl, works};
+use crate::{
+    faults::{SECRET, never_shown, serve},
+    site::{Outcome, Site, check_error, connect, millis, trial, ttl, works},
+};
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
@@ -25,9 +25,6 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// What must never be shown.
-const SECRET: &str = "hunter2hunter2";
-
 /// Connecting fails in time with such an error.
 async fn refused(url: &str, kind: ErrorKind, words: &[&str]) -> Outcome {
     let start = Instant::now();
@@ -38,15 +35,6 @@ async fn refused(url: &str, kind: ErrorKind, words: &[&str]) -> Outcome {
     assert!(took < millis(4_500), "after {took:?}: {error}");
     never_shown(&error);
     check_error(&error, &[kind], words)
-}
-
-/// Nor in any of its sources.
-fn never_shown(error: &cerrojo::Error) {
-    let mut next: Option<&dyn std::error::Error> = Some(error);
-    while let Some(error) = next {
-        assert!(!format!("{error} {error:?}").contains(SECRET), "a password is shown");
-        next = error.source();
-    }
 }
 
 async fn passwords() -> Outcome {
@@ -124,19 +112,6 @@ async fn replica() -> Outcome {
     // The replica had nothing of it.
     assert_eq!(crate::site::kind(held.release().await), Some(ErrorKind::Lost));
     Ok(())
-}
-
-/// Serves every connection with `answer` to whatever comes, until the process ends.
-fn serve(answer: &'static [u8]) -> std::io::Result<String> {
-    let listener = TcpListener::bind("127.0.0.1:0")?;
-    let address = listener.local_addr()?.to_string();
-    std::thread::spawn(move || {
-        for mut connection in listener.incoming().map_while(Result::ok) {
-            drop(connection.read(&mut [0; 1_024]));
-            drop(connection.write_all(answer));
-        }
-    });
-    Ok(address)
 }
 
 async fn not_redis() -> Outcome {

@@ -2,15 +2,17 @@
 
 use std::io;
 
-use cerrojo::{Error, ErrorKind, Locker, Result, backend::redis::Redis};
+use cerrojo::{Locker, Result, backend::redis::Redis};
 use cerrojo_testbed::{Proxy, RedisBuilder, RedisServer};
 
 #[path = "../trials/mod.rs"]
+#[allow(dead_code, reason = "each test target uses a part")]
 mod trials;
 
 pub(crate) use trials::{
-    LONG, Outcome, bounded, child::complaint, child_main, eventually, goes_on, is_lost, kind,
-    millis, opened, runtime, say, trial, ttl, works,
+    LONG, Outcome, bounded, check_error,
+    child::{child_main, opened, say, talk},
+    eventually, goes_on, is_lost, kind, millis, run, runtime, trial, ttl, works,
 };
 
 pub(crate) type Locks = Locker<Redis>;
@@ -42,27 +44,12 @@ impl Site {
         connect(&self.url("call_limit_ms=500")).await
     }
 
-    pub(crate) fn has_key(&self, key: &str) -> io::Result<bool> {
+    pub(crate) fn has_key(&self, key: &str) -> Outcome<bool> {
         Ok(self.server.command(&["EXISTS", key])? == "1")
     }
 }
 
-/// A busy machine may need longer than a short limit allows.
+/// A locker with a connection of its own.
 pub(crate) async fn connect(url: &str) -> Result<Locks> {
-    let mut tries = 10;
-    loop {
-        match Redis::connect(url).await {
-            Err(error) if error.kind() == ErrorKind::Unavailable && tries > 0 => tries -= 1,
-            connected => return connected.map(Locker::new),
-        }
-    }
-}
-
-/// An error of one of these kinds, whose message has all these words.
-pub(crate) fn check_error(error: &Error, kinds: &[ErrorKind], words: &[&str]) -> Outcome {
-    let said = format!("{error} | {error:?}");
-    if kinds.contains(&error.kind()) && words.iter().all(|word| said.contains(word)) {
-        return Ok(());
-    }
-    Err(format!("expected {kinds:?} and {words:?}, but {:?}: {said}", error.kind()).into())
+    trials::connected(|| Redis::connect(url)).await.map(Locker::new)
 }

@@ -5,7 +5,10 @@ use std::time::Duration;
 use cerrojo::{Instant, backend::redis::TICK, clock};
 use tokio::task::JoinSet;
 
-use crate::site::{NAME, Outcome, Site, Waiter, eventually, ttl};
+use crate::{
+    line::{NAME, Waiter},
+    site::{Outcome, Site, eventually, ttl},
+};
 
 /// How long is counted.
 const COUNTED: Duration = Duration::from_secs(5);
@@ -43,12 +46,9 @@ async fn check(site: &Site, waiters: i64) -> Outcome {
 
 pub(crate) async fn two_hundred_waiters_ask_seldom(site: Site) -> Outcome {
     let guard = site.locks().await?.acquire(NAME).await?;
-    let (mut lockers, mut waiters) = (Vec::new(), Vec::new());
-    for _ in 0..200 {
-        let locks = site.locks().await?;
-        waiters.push(Waiter::start(&locks, ttl(30_000)));
-        lockers.push(locks);
-    }
+    let lockers = site.lockers(200).await?;
+    let start = |locks| Waiter::start(locks, ttl(30_000));
+    let waiters: Vec<_> = lockers.iter().map(start).collect();
     site.until_waiting(200).await?;
     check(&site, 200).await?;
     assert!(waiters.iter().all(Waiter::is_waiting));

@@ -9,8 +9,8 @@ use cerrojo_testbed::Reply;
 use libtest_mimic::Trial;
 
 use crate::{
-    child::Child,
-    site::{NAME, Outcome, PROVISIONAL, Site, Waiter, soon, trial, ttl},
+    line::{NAME, PROVISIONAL, Waiter, child::Child},
+    site::{Outcome, Site, soon, trial, ttl},
 };
 
 /// A format as seen from outside.

@@ -2,25 +2,30 @@
 
 use std::{future::Future, io, time::Duration};
 
-use cerrojo::{
-    ApproximateGuard, Drift, Error, ErrorKind, Instant, Locker, Options, Ttl,
-    backend::redis::Redis, clock,
-};
+use cerrojo::{ApproximateGuard, Drift, Locker, Options, backend::redis::Redis};
 use cerrojo_testbed::{RedisServer, Reply};
-use libtest_mimic::{Failed, Trial};
-use tokio::task::JoinHandle;
+use libtest_mimic::Trial;
 
-pub(crate) type Outcome<T = ()> = Result<T, Failed>;
+#[path = "../trials/mod.rs"]
+#[allow(dead_code, reason = "each test target uses a part")]
+mod trials;
 
-/// Longer than anything takes on a busy machine; it only bounds a trial that fails.
-pub(crate) const LONG: Duration = Duration::from_secs(30);
-/// How long a lock that was handed over is the waiter's before it has confirmed.
-pub(crate) const PROVISIONAL: Duration = Duration::from_secs(2);
-/// The lock of most trials, its line, and what those in it want.
-pub(crate) const NAME: &str = "a";
+pub(crate) use trials::{
+    LONG, Outcome,
+    child::{child_main, opened, say, talk},
+    eventually, kind_of, run, runtime, soon, ttl, until,
+};
+
+pub(crate) type Locks = Locker<Redis>;
+/// What a trial holds.
+pub(crate) type Held = ApproximateGuard;
+
+/// The lock of most trials in the server, its line, and what those in it want.
 pub(crate) const LOCK: &str = "cerrojo:{a}";
 pub(crate) const LINE: &str = "cerrojo:{a}:line";
 pub(crate) const WANTS: &str = "cerrojo:{a}:wants";
+/// The server's clock counts whole milliseconds.
+const ROUNDING: Duration = Duration::from_millis(1);
 
 /// A trial on a server of its own, in a runtime of its own.
 pub(crate) fn trial<F, W>(name: impl Into<String>, proof: F) -> Trial
@@ -30,37 +35,8 @@ where
 {
     Trial::test(name, move || {
         let site = Site { server: RedisServer::start()? };
-        runtime().block_on(proof(site))
+        runtime().block_on(trials::bounded(proof(site)))
     })
-}
-
-pub(crate) fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
-}
-
-pub(crate) fn ttl(millis: u64) -> Ttl {
-    Ttl::millis(millis).unwrap()
-}
-
-pub(crate) fn kind_of<T>(answer: &cerrojo::Result<T>) -> Option<ErrorKind> {
-    answer.as_ref().err().map(Error::kind)
-}
-
-/// What `work` answers, which must be within [`LONG`].
-pub(crate) async fn soon<T>(what: &str, work: impl Future<Output = T>) -> Outcome<T> {
-    clock::within(LONG, work).await.map_err(|_| format!("{what}: not within {LONG:?}").into())
-}
-
-/// Looks until `is_so` says yes, which must be within [`LONG`].
-pub(crate) async fn eventually(what: &str, mut is_so: impl FnMut() -> Outcome<bool>) -> Outcome {
-    let end = Instant::now() + LONG;
-    while !is_so()? {
-        if Instant::now() >= end {
-            return Err(format!("{what}: not within {LONG:?}").into());
-        }
-        clock::sleep(Duration::from_millis(5)).await;
-    }
-    Ok(())
 }
 
 #[derive(Debug)]
@@ -70,16 +46,26 @@ pub(crate) struct Site {
 
 impl Site {
     pub(crate) fn url(&self, options: &str) -> String {
-        format!("redis://{}?{options}", self.server.address())
+        self.url_at(self.server.port(), options)
+    }
+
+    /// The same through somebody who passes things on.
+    pub(crate) fn url_at(&self, port: u16, options: &str) -> String {
+        format!("redis://127.0.0.1:{port}?{options}")
     }
 
     /// A locker with a connection of its own.
-    pub(crate) async fn locks(&self) -> Outcome<Locker<Redis>> {
+    pub(crate) async fn locks(&self) -> Outcome<Locks> {
         self.locks_with("").await
     }
 
-    pub(crate) async fn locks_with(&self, options: &str) -> Outcome<Locker<Redis>> {
+    pub(crate) async fn locks_with(&self, options: &str) -> Outcome<Locks> {
         Ok(open(&self.url(options)).await?)
+    }
+
+    /// One that hears by way of this port, and asks by it too.
+    pub(crate) async fn locks_that_listen_at(&self, port: u16) -> Outcome<Locks> {
+        Ok(open(&self.url_at(port, "")).await?)
     }
 
     pub(crate) fn ask(&self, words: &[&str]) -> io::Result<Reply> {
@@ -93,9 +79,28 @@ impl Site {
         }
     }
 
-    /// Waits until so many stand in the line.
-    pub(crate) async fn until_waiting(&self, count: i64) -> Outcome {
-        self.until_waiting_in(LINE, count).await
+    /// Who has the lock by the server, as all 32 digits.
+    pub(crate) async fn owner(&self) -> Outcome<Option<String>> {
+        match self.ask(&["GET", LOCK])? {
+            Reply::Text(value) => Ok(Some(value.chars().take(32).collect())),
+            _ => Ok(None),
+        }
+    }
+
+    /// For how long the lock is held yet by the server's clock, or a little more.
+    pub(crate) async fn kept(&self) -> Outcome<Duration> {
+        let kept = u64::try_from(self.number(&["PTTL", LOCK])?).unwrap_or(0);
+        Ok(Duration::from_millis(kept) + ROUNDING)
+    }
+
+    /// Deletes the lock, and tells nobody.
+    pub(crate) async fn free_by_hand(&self) -> Outcome {
+        Ok(self.ask(&["DEL", LOCK]).map(drop)?)
+    }
+
+    /// How many stand in the line.
+    pub(crate) async fn waiting(&self) -> Outcome<i64> {
+        self.number(&["ZCARD", LINE])
     }
 
     pub(crate) async fn until_waiting_in(&self, line: &str, count: i64) -> Outcome {
@@ -103,9 +108,9 @@ impl Site {
         eventually(&what, || Ok(self.number(&["ZCARD", line])? == count)).await
     }
 
-    /// Waits until nobody in the line asks by itself within the next seconds.
-    pub(crate) async fn until_at_rest(&self) -> Outcome {
-        eventually("a line at rest", || Ok(self.wakes()?.iter().all(|in_ms| *in_ms > 2_200))).await
+    /// Whether nobody in the line asks by itself within the next seconds.
+    pub(crate) async fn is_at_rest(&self) -> Outcome<bool> {
+        Ok(self.wakes()?.iter().all(|in_ms| *in_ms > 2_200))
     }
 
     /// In how many ms each waiter asks by itself.
@@ -128,46 +133,21 @@ impl Site {
         }
     }
 
-    /// Holds [`NAME`] without a keeper, as a process does that was killed.
-    pub(crate) fn hold_silently(&self, millis: u64) -> Outcome {
+    /// Holds the lock without a keeper, as a process does that was killed.
+    pub(crate) async fn hold_silently(&self, millis: u64) -> Outcome {
         let answer = self.ask(&["SET", LOCK, "somebody", "NX", "PX", &millis.to_string()])?;
         if answer == "OK" { Ok(()) } else { Err("it is held".into()) }
     }
 }
 
 /// Without an allowance for drift, so that validity is as long as it can be.
-pub(crate) async fn open(url: &str) -> cerrojo::Result<Locker<Redis>> {
+pub(crate) async fn open(url: &str) -> cerrojo::Result<Locks> {
     let mut options = Options::default();
     options.drift = Drift { rate_ppm: 0, fixed: Duration::ZERO };
     Ok(Locker::with_options(Redis::connect(url).await?, options))
 }
 
-/// A guard, and when its waiter got it.
-pub(crate) type Entered = (ApproximateGuard, Instant);
-
-/// A task that waits for [`NAME`].
-pub(crate) struct Waiter(JoinHandle<cerrojo::Result<Entered>>);
-
-impl Waiter {
-    pub(crate) fn start(locks: &Locker<Redis>, ttl: Ttl) -> Self {
-        let locks = locks.clone();
-        Self(tokio::spawn(async move {
-            let guard = locks.acquire(NAME).ttl(ttl).wait(LONG * 2).await?;
-            Ok((guard, Instant::now()))
-        }))
-    }
-
-    /// What it got, within [`LONG`].
-    pub(crate) async fn entered(self) -> Outcome<Entered> {
-        Ok(soon("a waiter", self.0).await???)
-    }
-
-    pub(crate) fn is_waiting(&self) -> bool {
-        !self.0.is_finished()
-    }
-
-    /// Gives up, also what it has got meanwhile.
-    pub(crate) fn abort(self) {
-        self.0.abort();
-    }
+/// There are none.
+pub(crate) fn token_of(_: &Held) -> u64 {
+    0
 }

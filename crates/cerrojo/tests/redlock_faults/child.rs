@@ -4,21 +4,16 @@ use std::{fs, io, process::ExitCode};
 
 use cerrojo::{ApproximateGuard, Deadline, Instant, Result, clock};
 use cerrojo_testbed::Process;
-use libtest_mimic::Failed;
 
-use crate::site::{Locks, child_main, connect, millis, opened, runtime, say, ttl};
+use crate::site::{Locks, Outcome, child_main, connect, millis, opened, runtime, say, ttl};
 
 /// A child that has connected; told `acquire NAME TTL_MS`, it waits, says `granted`, and holds until it is told the next.
-pub(crate) fn talker(url: &str) -> std::result::Result<Process, Failed> {
+pub(crate) fn talker(url: &str) -> Outcome<Process> {
     opened(&["talk", url])
 }
 
 /// A child that has connected; told anything, it counts in this file under the lock `job`, for so long, and says how often.
-pub(crate) fn counter(
-    url: &str,
-    file: &str,
-    length_ms: u64,
-) -> std::result::Result<Process, Failed> {
+pub(crate) fn counter(url: &str, file: &str, length_ms: u64) -> Outcome<Process> {
     opened(&["count", url, file, &length_ms.to_string()])
 }
 

@@ -147,7 +147,7 @@ async fn refused_in_time() -> Outcome {
         let start = cerrojo::Instant::now();
         let error = locks.acquire("a").wait(millis(wait)).await.err().ok_or("granted")?;
         let took = cerrojo::Instant::now().since(start);
-        check_error(&error, ErrorKind::Unavailable, &["no quorum", "cannot connect"])?;
+        check_error(&error, &[ErrorKind::Unavailable], &["no quorum", "cannot connect"])?;
         // By one call, and what is given back after it.
         assert!(millis(wait) <= took && took < millis(wait + 4_000), "{took:?}");
     }

@@ -22,14 +22,18 @@ mod waiters;
 
 use std::process::ExitCode;
 
-use cerrojo_testbed::need;
-use libtest_mimic::Arguments;
+use libtest_mimic::Trial;
+
+use crate::site::run;
 
 fn main() -> ExitCode {
-    if let Some(code) = child::main() {
-        return code;
-    }
-    heard::prepare();
+    child::main().unwrap_or_else(|| {
+        heard::prepare();
+        run("redis-server", trials(), 12)
+    })
+}
+
+fn trials() -> impl Iterator<Item = Trial> {
     let themes = [
         connecting::trials(),
         grace::trials(),
@@ -40,11 +44,5 @@ fn main() -> ExitCode {
         users::trials(),
         waiters::trials(),
     ];
-    let is_ignored = need("redis-server").is_ignored();
-    let trials = themes.into_iter().flatten();
-    let trials = trials.map(|trial| trial.with_ignored_flag(is_ignored)).collect();
-    let mut arguments = Arguments::from_args();
-    // Most of a trial is waiting.
-    arguments.test_threads = arguments.test_threads.or(Some(12));
-    libtest_mimic::run(&arguments, trials).exit_code()
+    themes.into_iter().flatten()
 }

@@ -55,7 +55,7 @@ async fn all_down() -> Outcome {
     let error = locks.try_acquire("a").await.err().ok_or("granted")?;
     check_error(
         &error,
-        ErrorKind::Unavailable,
+        &[ErrorKind::Unavailable],
         &["no quorum: acquired 0, conflicted 0, failed 3"],
     )?;
     let summary = summary(&error)?;
@@ -140,7 +140,7 @@ async fn long_ttl() -> Outcome {
     let fleet = Fleet::start(1)?;
     let locks = connect(&fleet.url("ttl_max_ms=2000")).await?;
     let error = locks.acquire("a").ttl(ttl(2_001)).await.err().ok_or("granted")?;
-    check_error(&error, ErrorKind::Invalid, &["2.001s", "ttl_max", "2s"])?;
+    check_error(&error, &[ErrorKind::Invalid], &["2.001s", "ttl_max", "2s"])?;
     Ok(locks.acquire("a").ttl(ttl(2_000)).await?.release().await?)
 }
 

@@ -3,18 +3,19 @@
 use std::{error::Error as _, io};
 
 use cerrojo::{
-    ApproximateGuard, Error, ErrorKind, Locker, OwnerId, Result,
+    ApproximateGuard, Error, Locker, OwnerId, Result,
     backend::redlock::{Redlock, Status, Summary},
 };
 use cerrojo_testbed::{Proxy, RedisBuilder, RedisServer};
-use libtest_mimic::Failed;
 
 #[path = "../trials/mod.rs"]
+#[allow(dead_code, reason = "each test target uses a part")]
 mod trials;
 
 pub(crate) use trials::{
-    LONG, Outcome, bounded, child_main, eventually, goes_on, is_lost, kind, millis, opened,
-    runtime, say, trial, ttl, works,
+    LONG, Outcome, bounded, check_error,
+    child::{child_main, opened, say},
+    eventually, goes_on, is_lost, kind, millis, run, runtime, trial, ttl, works,
 };
 
 pub(crate) type Locks = Locker<Redlock>;
@@ -110,42 +111,23 @@ impl Fleet {
     }
 }
 
-/// A busy machine may need longer than a short limit allows.
+/// A locker with connections of its own.
 pub(crate) async fn connect(url: &str) -> Result<Locks> {
-    let mut tries = 10;
-    loop {
-        match Redlock::connect(url).await {
-            Err(error) if error.kind() == ErrorKind::Unavailable && tries > 0 => tries -= 1,
-            connected => return connected.map(Locker::new),
-        }
-    }
+    trials::connected(|| Redlock::connect(url)).await.map(Locker::new)
 }
 
 /// Why there was no grant.
-pub(crate) fn summary(error: &Error) -> std::result::Result<Summary, Failed> {
+pub(crate) fn summary(error: &Error) -> Outcome<Summary> {
     let found = error.source().and_then(|source| source.downcast_ref::<Summary>());
     found.cloned().ok_or_else(|| format!("no summary in {error:?}").into())
 }
 
 /// The summary of one attempt that is refused.
-pub(crate) async fn refused(
-    locks: &Locks,
-    name: &str,
-    status: Status,
-) -> std::result::Result<Summary, Failed> {
+pub(crate) async fn refused(locks: &Locks, name: &str, status: Status) -> Outcome<Summary> {
     let error = locks.try_acquire(name).ttl(ttl(30_000)).await.err().ok_or("granted")?;
     let summary = summary(&error)?;
     if summary.status != status {
         return Err(format!("{status:?} was expected, not {summary}").into());
     }
     Ok(summary)
-}
-
-/// An error of this kind, whose message has all these words.
-pub(crate) fn check_error(error: &Error, kind: ErrorKind, words: &[&str]) -> Outcome {
-    let said = error.to_string();
-    if error.kind() == kind && words.iter().all(|word| said.contains(word)) {
-        return Ok(());
-    }
-    Err(format!("expected {kind:?} and {words:?}, but {:?}: {said}", error.kind()).into())
 }

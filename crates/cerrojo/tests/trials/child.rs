@@ -7,14 +7,14 @@ use std::{
 
 use cerrojo::{Error, Result};
 use cerrojo_testbed::Process;
-use libtest_mimic::Failed;
+use tokio::runtime::Runtime;
 
-use super::LONG;
+use super::{LONG, Outcome};
 
 const CHILD: &str = "--child";
 
 /// Starts this program again for this part, and waits until it has connected.
-pub(crate) fn opened(words: &[&str]) -> std::result::Result<Process, Failed> {
+pub(crate) fn opened(words: &[&str]) -> Outcome<Process> {
     let child = Process::again([CHILD].iter().chain(words))?;
     match child.line(LONG)? {
         line if line == "open" => Ok(child),
@@ -32,6 +32,15 @@ pub(crate) fn child_main(play: fn(&str, &str, &[&str]) -> Result<()>) -> Option<
         return Some(ExitCode::FAILURE);
     }
     Some(ExitCode::SUCCESS)
+}
+
+/// Does what it is told, line by line, until its input ends; what it says to each is a line too.
+pub(crate) fn talk(runtime: &Runtime, mut obey: impl AsyncFnMut(&[&str]) -> Result<String>) {
+    for line in io::stdin().lines().map_while(io::Result::ok) {
+        let words: Vec<&str> = line.split(' ').collect();
+        let answer = runtime.block_on(obey(&words));
+        say(&answer.unwrap_or_else(|error| complaint(&error)));
+    }
 }
 
 /// One line, in one write.

@@ -8,42 +8,29 @@
     reason = "a failed step fails the test"
 )]
 
-#[path = "redis_line/child.rs"]
-mod child;
-#[path = "redis_line/costs.rs"]
 mod costs;
-#[path = "redis_line/dead.rs"]
 mod dead;
-#[path = "redis_line/ends.rs"]
 mod ends;
-#[path = "redis_line/foreign.rs"]
 mod foreign;
-#[path = "redis_line/news.rs"]
+#[path = "../trials/line/mod.rs"]
+#[allow(dead_code, reason = "each test target uses a part")]
+mod line;
+#[macro_use]
+#[path = "../trials/named.rs"]
+mod named;
 mod news;
-#[path = "redis_line/order.rs"]
 mod order;
-#[path = "redis_line/scripts.rs"]
 mod scripts;
-#[path = "redis_line/site.rs"]
 mod site;
-#[path = "redis_line/validity.rs"]
 mod validity;
 
 use std::process::ExitCode;
 
-use cerrojo_testbed::need;
-use libtest_mimic::{Arguments, Trial};
-use site::trial;
-
-/// Trials by the names of their functions.
-macro_rules! trials {
-    ($($module:ident :: $name:ident,)*) => {
-        vec![$(trial(stringify!($name), $module::$name)),*]
-    };
-}
+use libtest_mimic::Trial;
+use site::{run, trial};
 
 fn all() -> Vec<Trial> {
-    let mut all = trials![
+    let mut all = named![|name, proof| trial(name, proof);
         dead::a_killed_head_delays_nobody,
         dead::a_stopped_head_delays_the_rest_by_two_seconds_and_enters_in_its_turn,
         dead::a_head_that_is_cut_off_delays_the_rest_by_two_seconds,
@@ -80,13 +67,5 @@ fn all() -> Vec<Trial> {
 }
 
 fn main() -> ExitCode {
-    if let Some(code) = child::main() {
-        return code;
-    }
-    let is_ignored = need("redis-server").is_ignored();
-    let trials = all().into_iter().map(|trial| trial.with_ignored_flag(is_ignored)).collect();
-    let mut arguments = Arguments::from_args();
-    // Most of a trial is waiting.
-    arguments.test_threads = arguments.test_threads.or(Some(12));
-    libtest_mimic::run(&arguments, trials).exit_code()
+    line::child::main().unwrap_or_else(|| run("redis-server", all(), 12))
 }

@@ -1,12 +1,13 @@
 //! A process of its own: this very program, started again, that does what it is told line by line.
 
-use std::{collections::HashMap, io, process::ExitCode, time::Duration};
+use std::{collections::HashMap, process::ExitCode, time::Duration};
 
-use cerrojo::{FencedGuard, Instant, Result};
+use cerrojo::{Instant, Result};
 use cerrojo_testbed::Process;
 
+use super::NAME;
 use crate::site::{
-    LONG, Locks, NAME, Outcome, child_main, complaint, open, opened, runtime, say, ttl,
+    Held, LONG, Locks, Outcome, child_main, open, opened, runtime, say, talk, token_of, ttl,
 };
 
 /// The work of a child, if this process is one.
@@ -19,6 +20,7 @@ pub(crate) fn main() -> Option<ExitCode> {
 pub(crate) struct Granted {
     pub(crate) at: Instant,
     pub(crate) remaining: Duration,
+    /// 0 where there are none.
     pub(crate) token: u64,
 }
 
@@ -44,16 +46,17 @@ impl Child {
     }
 
     pub(crate) fn release(&mut self) -> Outcome {
-        match self.0.ask(&format!("release {NAME}"), LONG)?.as_str() {
-            "released" => Ok(()),
-            other => Err(other.into()),
-        }
+        self.ask(&format!("release {NAME}"), "released")
     }
 
     /// Has so many of its tasks wait, each for a name of its own.
     pub(crate) fn wait_for_many(&mut self, count: usize) -> Outcome {
-        match self.0.ask(&format!("wait {count}"), LONG)?.as_str() {
-            "waiting" => Ok(()),
+        self.ask(&format!("wait {count}"), "waiting")
+    }
+
+    fn ask(&mut self, line: &str, done: &str) -> Outcome {
+        match self.0.ask(line, LONG)? {
+            answer if answer == done => Ok(()),
             other => Err(other.into()),
         }
     }
@@ -65,25 +68,17 @@ fn play(role: &str, url: &str, more: &[&str]) -> Result<()> {
     let locks = runtime.block_on(open(url))?;
     let mut held = HashMap::new();
     say("open");
-    for line in io::stdin().lines().map_while(io::Result::ok) {
-        let answer = runtime.block_on(obey(&locks, &mut held, &line));
-        say(&answer.unwrap_or_else(|error| complaint(&error)));
-    }
+    talk(&runtime, async |words| obey(&locks, &mut held, words).await);
     Ok(())
 }
 
-async fn obey(
-    locks: &Locks,
-    held: &mut HashMap<String, FencedGuard>,
-    line: &str,
-) -> Result<String> {
-    let parts: Vec<&str> = line.split(' ').collect();
-    match parts[..] {
+async fn obey(locks: &Locks, held: &mut HashMap<String, Held>, words: &[&str]) -> Result<String> {
+    match *words {
         ["acquire", name, ttl_ms] => {
             let ttl = ttl(ttl_ms.parse().unwrap());
             let guard = locks.acquire(name).ttl(ttl).wait(LONG * 2).await?;
             let (at, remaining) = (Instant::now(), guard.remaining());
-            let token = guard.token().get();
+            let token = token_of(&guard);
             held.insert(name.to_owned(), guard);
             Ok(format!("granted {} {} {token}", at.as_nanos(), remaining.as_nanos()))
         }
@@ -98,7 +93,7 @@ async fn obey(
             }
             Ok("waiting".to_owned())
         }
-        _ => panic!("no command {line:?}"),
+        _ => panic!("no command {words:?}"),
     }
 }
 
