@@ -10,8 +10,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::{
-    scripts::{acquire, as_owner},
-    world::{Running, World, eventually},
+    scripts::acquire,
+    world::{Running, World, as_owner, eventually},
 };
 
 /// A process to keep a lock for. Killed and reaped at the end.
@@ -251,7 +251,7 @@ fn a_keeper_has_a_session_of_its_own_and_nothing_of_its_callers() {
     let mut command = Command::new("sh");
     command.args(["-c", &script, env!("CARGO_BIN_EXE_cerrojo"), world.store()]);
     let run = Running::start(world.prepare(command)).finish();
-    let answer = crate::scripts::answer(&run);
+    let answer = crate::world::answer(&run);
     let owned = Keeper::of(&answer).unwrap();
     let keeper = owned.0;
     assert_eq!(stat(keeper).unwrap()[3], keeper.to_string(), "its session");
@@ -272,7 +272,7 @@ fn a_shell_does_not_wait_for_the_keeper() {
     let mut command = Command::new("sh");
     command.args(["-c", &script, env!("CARGO_BIN_EXE_cerrojo")]);
     let run = Running::start(world.prepare(command)).finish();
-    let answer = crate::scripts::answer(&run);
+    let answer = crate::world::answer(&run);
     let _keeper = Keeper::of(&answer);
     assert_eq!(answer["kept_until_pid"].to_string(), watched.id());
     world.run(&["show", "x"]).assert_code(0);

@@ -14,30 +14,17 @@ use serde_json::Value;
 
 use crate::{
     kept::Keeper,
-    world::{Finished, Running, World, eventually},
+    world::{Running, World, answer, as_owner, eventually},
 };
 
 /// What a shell script needs to read an answer with.
 const FIELD: &str = r#"field() { sed "s/.*\"$1\":\"\([^\"]*\)\".*/\1/"; }"#;
-
-/// What `acquire` and `renew` have printed.
-pub(crate) fn answer(run: &Finished) -> Value {
-    run.assert_code(0);
-    serde_json::from_str(&run.stdout).unwrap()
-}
 
 /// A lock that is left standing, and its owner id.
 pub(crate) fn acquire(world: &World, arguments: &[&str]) -> (Value, String) {
     let answer = answer(&world.run(&[&["acquire"], arguments].concat()));
     let owner = answer["owner"].as_str().unwrap().to_owned();
     (answer, owner)
-}
-
-/// A subcommand by an owner, who stands in the environment.
-pub(crate) fn as_owner(world: &World, owner: &str, arguments: &[&str]) -> Finished {
-    let mut command = world.command();
-    command.args(arguments).env("CERROJO_OWNER", owner);
-    Running::start(command).finish()
 }
 
 fn token(answer: &Value) -> u64 {

@@ -6,8 +6,8 @@ use std::{fmt::Write, fs, path::PathBuf};
 
 use crate::{
     kept::Keeper,
-    scripts::{acquire, answer, as_owner},
-    world::{Finished, World},
+    scripts::acquire,
+    world::{Finished, World, answer, as_owner},
 };
 
 #[test]

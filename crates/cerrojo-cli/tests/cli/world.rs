@@ -10,6 +10,7 @@ use std::{
 };
 
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 use tempfile::TempDir;
 
 /// Nothing here takes nearly as long, unless it is broken.
@@ -227,6 +228,20 @@ impl Finished {
     pub(crate) fn assert_code(&self, code: i32) {
         assert_eq!(self.status.code(), Some(code), "{self:?}");
     }
+}
+
+/// What a run has printed, which has worked.
+#[track_caller]
+pub(crate) fn answer(run: &Finished) -> Value {
+    run.assert_code(0);
+    serde_json::from_str(&run.stdout).unwrap_or_else(|error| panic!("{error}: {run:?}"))
+}
+
+/// A subcommand by an owner, who stands in the environment.
+pub(crate) fn as_owner(world: &World, owner: &str, arguments: &[&str]) -> Finished {
+    let mut command = world.command();
+    command.args(arguments).env("CERROJO_OWNER", owner);
+    Running::start(command).finish()
 }
 
 /// Waits until it is so, and fails when that takes too long.

@@ -4,13 +4,12 @@ use cerrojo_testbed::PostgresServer;
 use serde_json::Value;
 
 use crate::{
-    Proof,
-    scripts::json,
+    served::Trials,
     servers::{CLIENT, STRANGER, Servers, builder},
-    world::{Running, World},
+    world::{Running, World, answer},
 };
 
-pub(crate) const TRIALS: &[(&str, Proof)] = &[
+pub(crate) const TRIALS: Trials = &[
     ("missing_tables_are_told_and_made_by_init", missing_tables_are_told_and_made_by_init),
     ("init_again_changes_nothing_and_stops_nobody", init_again_changes_nothing_and_stops_nobody),
     ("inits_that_start_at_once_all_succeed", inits_that_start_at_once_all_succeed),
@@ -32,7 +31,7 @@ fn missing_tables_are_told_and_made_by_init(servers: &Servers) {
         assert_eq!(run.stderr.matches("does not exist").count(), 1, "said once: {run:?}");
         assert_eq!(run.stderr.lines().count(), 1, "{run:?}");
     }
-    let made = json(&site.owner().run(&["store", "init", "--grant", CLIENT, "--json"]));
+    let made = answer(&site.owner().run(&["store", "init", "--grant", CLIENT, "--json"]));
     assert_eq!(made["tables"], true);
     site.world.run_script(&["x", "-n"], "true").assert_code(0);
 }
@@ -40,14 +39,14 @@ fn missing_tables_are_told_and_made_by_init(servers: &Servers) {
 fn init_again_changes_nothing_and_stops_nobody(servers: &Servers) {
     let site = servers.store();
     let holder = site.world.hold("held");
-    let before = json(&site.world.run(&["acquire", "x", "--ttl", "1m"]));
+    let before = answer(&site.world.run(&["acquire", "x", "--ttl", "1m"]));
     for _ in 0..2 {
         let run = site.owner().run(&["store", "init"]);
         run.assert_code(0);
         assert_eq!(run.stdout, "the tables are there and up to date\n");
     }
     site.world.run(&["run", "x", "-n", "--", "true"]).assert_code(75);
-    let after = json(&site.world.run(&["acquire", "y"]));
+    let after = answer(&site.world.run(&["acquire", "y"]));
     assert_eq!(after["store_id"], before["store_id"]);
     assert!(token(&after) > token(&before), "{before} {after}");
     site.world.let_go();
@@ -111,7 +110,7 @@ fn printed_sql(servers: &Servers) {
     site.server.superuser_sql(&printed.stdout).unwrap();
     site.world.run_script(&["x"], "true").assert_code(0);
     site.server.superuser_sql(&printed.stdout).unwrap();
-    let as_json = json(&site.world.run(&[&print[..], &["--json"]].concat()));
+    let as_json = answer(&site.world.run(&[&print[..], &["--json"]].concat()));
     assert_eq!(as_json["sql"].as_str().unwrap().trim_end(), printed.stdout.trim_end());
 }
 
@@ -129,7 +128,7 @@ fn a_newer_store_is_left_alone(servers: &Servers) {
 /// As pg_upgrade or a dump leave it: another cluster has another identifier, and its timelines begin anew.
 fn a_store_from_elsewhere(servers: &Servers) {
     let site = servers.store();
-    let before = json(&site.world.run(&["acquire", "x"]));
+    let before = answer(&site.world.run(&["acquire", "x"]));
     site.sql("UPDATE SCHEMA.lock_store SET cluster = cluster + 1");
     for arguments in [&["ls", "--json"][..], &["run", "x", "--json", "--", "true"]] {
         let refused = site.world.run(arguments);
@@ -140,7 +139,7 @@ fn a_store_from_elsewhere(servers: &Servers) {
     for name in ["y", "z"] {
         site.owner().run(&["store", "init"]).assert_code(0);
         let stored = site.sql("SELECT replace(store_id::text, '-', '') FROM SCHEMA.lock_store");
-        let after = json(&site.world.run(&["acquire", name]));
+        let after = answer(&site.world.run(&["acquire", name]));
         assert_eq!(after["store_id"], stored);
         assert_ne!(after["store_id"], before["store_id"]);
     }

@@ -17,41 +17,15 @@ mod init;
 mod loss;
 mod scripts;
 mod secrets;
+#[path = "../served/mod.rs"]
+mod served;
 mod servers;
-mod shared;
 #[path = "../cli/world.rs"]
 #[allow(dead_code, reason = "each test target uses a part")]
 mod world;
 
-use std::{process::ExitCode, sync::Arc};
-
-use cerrojo_testbed::need;
-use libtest_mimic::{Arguments, Trial};
-
-use crate::servers::Servers;
-
-/// A trial's work: it panics when it proves wrong.
-type Proof = fn(&Servers);
-
-const THREADS: usize = 8;
+use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let mut arguments = Arguments::from_args();
-    arguments.test_threads.get_or_insert(THREADS);
-    let is_ignored = need("postgres").is_ignored();
-    let proofs =
-        [init::TRIALS, scripts::TRIALS, shared::TRIALS, loss::TRIALS, secrets::TRIALS].concat();
-    let servers = Arc::new(Servers::default());
-    let trials = proofs.into_iter().map(|(name, proof)| {
-        let servers = Arc::clone(&servers);
-        let run = move || {
-            proof(&servers);
-            Ok(())
-        };
-        Trial::test(name, run).with_ignored_flag(is_ignored)
-    });
-    // The server is stopped with the last of those who have it.
-    let conclusion = libtest_mimic::run(&arguments, trials.collect());
-    drop(servers);
-    conclusion.exit_code()
+    served::run("postgres", &[init::TRIALS, scripts::TRIALS, loss::TRIALS, secrets::TRIALS])
 }

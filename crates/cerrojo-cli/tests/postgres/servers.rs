@@ -1,11 +1,12 @@
 //! The server that trials share, those that they have for themselves, and how each gets a store of its own there.
 
 use std::sync::{
-    Arc, Mutex,
+    Arc,
     atomic::{AtomicUsize, Ordering},
 };
 
-use cerrojo_testbed::{PostgresBuilder, PostgresServer};
+use cerrojo_testbed::{PostgresBuilder, PostgresServer, Shared};
+use serde_json::Value;
 
 use crate::world::World;
 
@@ -16,9 +17,12 @@ pub(crate) const CLIENT: &str = "client";
 /// Has no rights at all.
 pub(crate) const STRANGER: &str = "stranger";
 
+/// What the binary says when the password is another one.
+pub(crate) const WRONG_PASSWORD: &str = "password or pg_hba.conf is wrong";
+
 /// The one that is shared; it is started by whoever asks first.
 #[derive(Default)]
-pub(crate) struct Servers(Mutex<Option<Arc<PostgresServer>>>);
+pub(crate) struct Servers(Shared<PostgresServer>);
 
 /// A schema on a server, and a folder in which the store there is the client's.
 pub(crate) struct Site {
@@ -30,9 +34,7 @@ pub(crate) struct Site {
 impl Servers {
     /// A place for a store on the shared server.
     pub(crate) fn bare(&self) -> Site {
-        let mut shared = self.0.lock().unwrap();
-        let start = || Arc::new(start(&builder()));
-        Site::on(Arc::clone(shared.get_or_insert_with(start)))
+        Site::on(self.0.get_or_start(|| Ok(start(&builder()))).unwrap())
     }
 
     /// The same with the tables there.
@@ -55,9 +57,17 @@ impl Site {
     }
 
     fn with_tables(self) -> Self {
-        let owner = self.url(OWNER);
-        self.world.run(&["--store", &owner, "store", "init", "--grant", CLIENT]).assert_code(0);
+        self.owner().run(&["store", "init", "--grant", CLIENT]).assert_code(0);
         self
+    }
+
+    pub(crate) fn password(&self) -> &str {
+        self.server.password()
+    }
+
+    /// How many wait.
+    pub(crate) fn in_line(&self) -> String {
+        self.sql("SELECT count(*) FROM SCHEMA.lock_waiter")
     }
 
     /// The same store for another role.
@@ -93,4 +103,9 @@ fn start(builder: &PostgresBuilder) -> PostgresServer {
 /// With time for a busy machine.
 fn url(server: &PostgresServer, role: &str, schema: &str) -> String {
     format!("{}?schema={schema}&call_limit_ms=10000", server.url(role, "app"))
+}
+
+/// There is one.
+pub(crate) fn check_token(answer: &Value) {
+    assert!(answer["token"].as_str().is_some_and(|token| token.parse::<u64>().is_ok()), "{answer}");
 }

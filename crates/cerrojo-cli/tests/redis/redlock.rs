@@ -3,12 +3,12 @@
 use cerrojo_testbed::RedisServer;
 
 use crate::{
-    PASSWORD, Proof,
-    scripts::{as_owner, json},
-    world::World,
+    served::{Trials, as_owner},
+    servers::{PASSWORD, Servers},
+    world::{World, answer},
 };
 
-pub(crate) const TRIALS: &[(&str, Proof)] = &[
+pub(crate) const TRIALS: Trials = &[
     ("redlock_runs_and_excludes", redlock_runs_and_excludes),
     ("redlock_serves_every_command", redlock_serves_every_command),
     ("redlock_goes_on_without_one_of_three", redlock_goes_on_without_one_of_three),
@@ -42,7 +42,7 @@ fn rights() -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-fn redlock_runs_and_excludes() {
+fn redlock_runs_and_excludes(_: &Servers) {
     let (_servers, world) = started(&format!("{AT_ONCE}&ttl_max_ms=600000"));
     let script = "echo $CERROJO_LOCK ${CERROJO_TOKEN-none} ${CERROJO_STORE-none}; exit 7";
     let run = world.run_script(&["w"], script);
@@ -58,18 +58,18 @@ fn redlock_runs_and_excludes() {
     waiter.finish().assert_code(0);
 }
 
-fn redlock_serves_every_command() {
+fn redlock_serves_every_command(_: &Servers) {
     let (servers, world) = started(AT_ONCE);
-    let first = json(&world.run(&["acquire", "x"]));
-    json(&world.run(&["acquire", "y/1"]));
+    let first = answer(&world.run(&["acquire", "x"]));
+    answer(&world.run(&["acquire", "y/1"]));
     let has = |server: &&RedisServer| server.command(&["EXISTS", "cerrojo:{x}"]).unwrap() == "1";
     assert!(servers.iter().filter(has).count() >= 2);
-    assert_eq!(json(&as_owner(&world, &first["owner"], &["renew", "x"]))["owner"], first["owner"]);
+    assert_eq!(answer(&as_owner(&world, &first, &["renew", "x"]))["owner"], first["owner"]);
     let listed = world.run(&["ls"]).stdout;
     assert!(listed.contains("x is held") && listed.contains("y/1 is held"), "{listed}");
-    assert_eq!(json(&world.run(&["show", "x", "--json"]))["pid"], std::process::id());
-    as_owner(&world, &first["owner"], &["release", "x"]).assert_code(0);
-    as_owner(&world, &first["owner"], &["release", "x"]).assert_code(79);
+    assert_eq!(answer(&world.run(&["show", "x", "--json"]))["pid"], std::process::id());
+    as_owner(&world, &first, &["release", "x"]).assert_code(0);
+    as_owner(&world, &first, &["release", "x"]).assert_code(79);
     world.run(&["show", "x"]).assert_code(1);
     world.run(&["break", "y/1", "--yes", "--now"]).assert_code(0);
     world.run(&["show", "y/1"]).assert_code(1);
@@ -77,14 +77,14 @@ fn redlock_serves_every_command() {
     world.run(&["store", "init"]).assert_code(0);
 }
 
-fn redlock_goes_on_without_one_of_three() {
+fn redlock_goes_on_without_one_of_three(_: &Servers) {
     let (servers, world) = started(AT_ONCE);
-    let first = json(&world.run(&["acquire", "x"]));
+    let first = answer(&world.run(&["acquire", "x"]));
     // A majority has it now, and after a renewal all have.
-    json(&as_owner(&world, &first["owner"], &["renew", "x"]));
+    answer(&as_owner(&world, &first, &["renew", "x"]));
     servers[0].kill().unwrap();
     world.run(&["acquire", "x", "-n"]).assert_code(75);
-    as_owner(&world, &first["owner"], &["release", "x"]).assert_code(0);
+    as_owner(&world, &first, &["release", "x"]).assert_code(0);
     world.run_script(&["x", "-n"], "true").assert_code(0);
     servers[1].kill().unwrap();
     let refused = world.run_script(&["x", "-n"], "true");
@@ -95,7 +95,7 @@ fn redlock_goes_on_without_one_of_three() {
     assert!(!refused.stderr.contains(PASSWORD), "{refused:?}");
 }
 
-fn redlock_says_that_new_servers_have_no_vote_yet() {
+fn redlock_says_that_new_servers_have_no_vote_yet(_: &Servers) {
     let (_servers, world) = started("node_limit_ms=1000");
     let refused = world.run_script(&["x", "-n"], "true");
     refused.assert_code(69);
@@ -107,10 +107,10 @@ fn redlock_says_that_new_servers_have_no_vote_yet() {
     world.run_script(&["x", "--ttl", "3s"], "true").assert_code(0);
 }
 
-fn redlock_keeps_to_its_longest_ttl() {
+fn redlock_keeps_to_its_longest_ttl(_: &Servers) {
     let (_servers, world) = started(AT_ONCE);
     world.run(&["acquire", "x", "--ttl", "61s"]).assert_code(69);
-    let held = json(&world.run(&["acquire", "x", "--ttl", "1m"]));
-    as_owner(&world, &held["owner"], &["renew", "x", "--ttl", "61s"]).assert_code(69);
-    as_owner(&world, &held["owner"], &["renew", "x", "--ttl", "1m"]).assert_code(0);
+    let held = answer(&world.run(&["acquire", "x", "--ttl", "1m"]));
+    as_owner(&world, &held, &["renew", "x", "--ttl", "61s"]).assert_code(69);
+    as_owner(&world, &held, &["renew", "x", "--ttl", "1m"]).assert_code(0);
 }

@@ -2,13 +2,13 @@
 
 use std::fs;
 
+use super::Trials;
 use crate::{
-    Proof,
     servers::Servers,
     world::{Running, eventually},
 };
 
-pub(crate) const TRIALS: &[(&str, Proof)] = &[
+pub(crate) const TRIALS: Trials = &[
     ("runs_that_count_lose_nothing", runs_that_count_lose_nothing),
     ("runs_wait_in_the_order_in_which_they_came", runs_wait_in_the_order_in_which_they_came),
     ("a_refusal_names_the_holder", a_refusal_names_the_holder),
@@ -17,22 +17,21 @@ pub(crate) const TRIALS: &[(&str, Proof)] = &[
 
 fn runs_that_count_lose_nothing(servers: &Servers) {
     let site = servers.store();
-    fs::write(site.world.path("count"), "0").unwrap();
+    let world = &site.world;
+    fs::write(world.path("count"), "0").unwrap();
     let script = "n=$(cat count); sleep 0.01; echo $((n + 1)) > count";
-    let runs: Vec<Running> = (0..12).map(|_| site.world.start_script(&["x"], script)).collect();
+    let runs: Vec<Running> = (0..12).map(|_| world.start_script(&["x"], script)).collect();
     runs.into_iter().for_each(|run| run.finish().assert_code(0));
-    assert_eq!(site.world.read("count").trim(), "12");
+    assert_eq!(world.read("count").trim(), "12");
 }
 
 fn runs_wait_in_the_order_in_which_they_came(servers: &Servers) {
     let site = servers.store();
     let holder = site.world.hold("x");
-    let in_line = || site.sql("SELECT count(*) FROM SCHEMA.lock_waiter");
     let waiters: Vec<Running> = (1..=4)
         .map(|place| {
             let waiter = site.world.start_script(&["x"], &format!("echo {place} >> order"));
-            let wanted = place.to_string();
-            eventually("a place in the line", || in_line() == wanted);
+            eventually("a place in the line", || site.in_line() == place.to_string());
             waiter
         })
         .collect();
@@ -44,8 +43,9 @@ fn runs_wait_in_the_order_in_which_they_came(servers: &Servers) {
 
 fn a_refusal_names_the_holder(servers: &Servers) {
     let site = servers.store();
-    let holder = site.world.hold("x");
-    let refused = site.world.run_script(&["x", "-n"], "true");
+    let world = &site.world;
+    let holder = world.hold("x");
+    let refused = world.run_script(&["x", "-n"], "true");
     refused.assert_code(75);
     assert!(refused.stderr.contains(&format!("pid {}", holder.id())), "{refused:?}");
 }
@@ -56,9 +56,8 @@ fn a_wait_that_is_given_up_leaves_no_place(servers: &Servers) {
     let _holder = site.world.hold("x");
     site.world.run_script(&["x", "-w", "300ms"], "true").assert_code(75);
     let waiter = site.world.start_script(&["x"], "true");
-    let in_line = || site.sql("SELECT count(*) FROM SCHEMA.lock_waiter");
-    eventually("a place in the line", || in_line() == "1");
+    eventually("a place in the line", || site.in_line() == "1");
     waiter.signal(rustix::process::Signal::TERM);
     waiter.finish().assert_code(143);
-    assert_eq!(in_line(), "0");
+    assert_eq!(site.in_line(), "0");
 }
