@@ -25,6 +25,7 @@
 #![cfg(target_os = "linux")]
 
 mod certificates;
+mod daemon;
 mod disk;
 mod etcd;
 mod need;

@@ -5,18 +5,13 @@ use std::{
     io,
     path::PathBuf,
     process::Command,
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
 };
 
 use rustix::process::Signal;
 use tempfile::TempDir;
 
 use super::{PostgresServer, account, medium::Medium, psql::Psql, url};
-use crate::{Port, Process, need::find, time::await_that};
-
-/// How long it may take to start or to end.
-const LIMIT: Duration = Duration::from_secs(20);
+use crate::{Port, daemon::Daemon, need::find};
 
 /// The database by which it speaks of itself.
 const ADMIN: &str = "pgbouncer";
@@ -88,7 +83,7 @@ impl PgBouncerBuilder {
         let written = self.configuration(&folder, port.number());
         account::write(&folder.path().join("pgbouncer.ini"), written)?;
         let bouncer =
-            PgBouncer { process: Mutex::default(), folder, port, password: self.password.clone() };
+            PgBouncer { daemon: Daemon::default(), folder, port, password: self.password.clone() };
         bouncer.start_process()?;
         Ok(bouncer)
     }
@@ -113,7 +108,7 @@ impl PgBouncerBuilder {
 /// transaction unless options say otherwise, and asks for the same passwords as the server.
 #[derive(Debug)]
 pub struct PgBouncer {
-    process: Mutex<Option<Process>>,
+    daemon: Daemon,
     folder: TempDir,
     port: Port,
     password: String,
@@ -161,7 +156,7 @@ impl PgBouncer {
     /// Its process id, if it runs.
     #[must_use]
     pub fn id(&self) -> Option<u32> {
-        self.process().as_ref().map(Process::id)
+        self.daemon.id()
     }
 
     /// All that it has logged so far.
@@ -189,7 +184,7 @@ impl PgBouncer {
     ///
     /// When it does not run.
     pub fn freeze(&self) -> io::Result<()> {
-        self.process().as_ref().ok_or_else(not_running)?.freeze()
+        self.daemon.freeze()
     }
 
     /// Lets it run on.
@@ -198,7 +193,7 @@ impl PgBouncer {
     ///
     /// When it does not run.
     pub fn thaw(&self) -> io::Result<()> {
-        self.process().as_ref().ok_or_else(not_running)?.thaw()
+        self.daemon.thaw()
     }
 
     /// Kills it with SIGKILL, also when it is frozen.
@@ -207,7 +202,7 @@ impl PgBouncer {
     ///
     /// When it does not go.
     pub fn kill(&self) -> io::Result<()> {
-        self.process().take().map_or(Ok(()), |mut process| process.kill().map(drop))
+        self.daemon.kill()
     }
 
     /// Ends it at once, by its own means.
@@ -216,10 +211,7 @@ impl PgBouncer {
     ///
     /// When it does not end.
     pub fn stop(&self) -> io::Result<()> {
-        let Some(mut process) = self.process().take() else { return Ok(()) };
-        process.thaw()?;
-        process.signal(Signal::TERM)?;
-        process.wait(LIMIT).map(drop)
+        self.daemon.end(|process| process.signal(Signal::TERM))
     }
 
     /// Starts it again on the same port; one that runs is [stopped](Self::stop) first.
@@ -233,10 +225,9 @@ impl PgBouncer {
     }
 
     fn start_process(&self) -> io::Result<()> {
-        let process = Process::spawn(&mut self.invocation()?)?;
-        self.await_answer(&process).map_err(|error| self.with_log(&error))?;
-        *self.process() = Some(process);
-        Ok(())
+        let answers = || self.admin("SHOW VERSION").map(|_| true);
+        let started = self.daemon.start(&mut self.invocation()?, answers);
+        started.map_err(|error| self.with_log(&error))
     }
 
     fn invocation(&self) -> io::Result<Command> {
@@ -245,15 +236,6 @@ impl PgBouncer {
         let mut command = account::command(&find("pgbouncer").ok_or_else(missing)?)?;
         command.arg(self.folder.path().join("pgbouncer.ini")).stderr(log);
         Ok(command)
-    }
-
-    fn await_answer(&self, process: &Process) -> io::Result<()> {
-        await_that("an answer of pgbouncer", LIMIT, || {
-            if process.ends_within(Duration::ZERO)? {
-                return Ok(Some(Err(io::Error::other("pgbouncer ended"))));
-            }
-            self.admin("SHOW VERSION").map(|_| Some(Ok(())))
-        })?
     }
 
     fn psql<'a>(&'a self, user: &'a str, database: &'a str) -> Psql<'a> {
@@ -268,12 +250,4 @@ impl PgBouncer {
     fn log_path(&self) -> PathBuf {
         self.folder.path().join("log")
     }
-
-    fn process(&self) -> MutexGuard<'_, Option<Process>> {
-        self.process.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-fn not_running() -> io::Error {
-    io::Error::other("pgbouncer does not run")
 }

@@ -5,16 +5,15 @@ use std::{
     io,
     path::{Path, PathBuf},
     process::Command,
-    sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use tempfile::TempDir;
 
 use super::{RedisBuilder, RedisClient, Reply, TESTBED, builder::Role};
-use crate::{Certificates, ClockSkew, Port, PowerLoss, Process, time::await_that};
+use crate::{Certificates, ClockSkew, Port, PowerLoss, daemon::Daemon, time::await_that};
 
-/// How long a server may take to start, stop or synchronize.
+/// How long a server may take to synchronize.
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// A private `redis-server` with a folder of its own, on a port of its own, killed when dropped.
@@ -23,7 +22,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 /// user, `testbed`, by which [`command`](RedisServer::command) works whatever the options say, through a unix socket.
 #[derive(Debug)]
 pub struct RedisServer {
-    process: Mutex<Option<Process>>,
+    daemon: Daemon,
     port: Port,
     folder: TempDir,
     role: Role,
@@ -50,8 +49,8 @@ impl RedisServer {
     }
 
     pub(super) fn new(folder: TempDir, port: Port, role: Role) -> Self {
-        let process = Mutex::default();
-        Self { process, port, folder, role, _certificates: None, clock: None, power: None }
+        let daemon = Daemon::default();
+        Self { daemon, port, folder, role, _certificates: None, clock: None, power: None }
     }
 
     pub(super) fn with(
@@ -89,7 +88,7 @@ impl RedisServer {
     /// Its process id, if it runs.
     #[must_use]
     pub fn id(&self) -> Option<u32> {
-        self.process().as_ref().map(Process::id)
+        self.daemon.id()
     }
 
     /// Runs one command on a new connection.
@@ -116,7 +115,7 @@ impl RedisServer {
     ///
     /// When it does not run.
     pub fn freeze(&self) -> io::Result<()> {
-        self.process().as_ref().ok_or_else(not_running)?.freeze()
+        self.daemon.freeze()
     }
 
     /// Lets it run on.
@@ -125,7 +124,7 @@ impl RedisServer {
     ///
     /// When it does not run.
     pub fn thaw(&self) -> io::Result<()> {
-        self.process().as_ref().ok_or_else(not_running)?.thaw()
+        self.daemon.thaw()
     }
 
     /// Kills it with SIGKILL, also when it is frozen.
@@ -134,7 +133,7 @@ impl RedisServer {
     ///
     /// When it does not go.
     pub fn kill(&self) -> io::Result<()> {
-        self.process().take().map_or(Ok(()), |mut process| process.kill().map(drop))
+        self.daemon.kill()
     }
 
     /// Starts it again on the same port with its data.
@@ -232,18 +231,17 @@ impl RedisServer {
     }
 
     fn shut_down(&self) -> io::Result<()> {
-        let Some(mut process) = self.process().take() else { return Ok(()) };
-        process.thaw()?;
-        // It ends instead of answering.
-        drop(self.command(&["SHUTDOWN", "SAVE"]));
-        process.wait(LIMIT).map(drop)
+        self.daemon.end(|_| {
+            // It ends instead of answering.
+            drop(self.command(&["SHUTDOWN", "SAVE"]));
+            Ok(())
+        })
     }
 
     fn start_process(&self) -> io::Result<()> {
-        let process = Process::spawn(&mut self.invocation()?)?;
-        self.await_answer(&process).map_err(|error| self.with_log(&error))?;
-        *self.process() = Some(process);
-        Ok(())
+        let answers = || Ok(self.command(&["PING"])? == "PONG");
+        let started = self.daemon.start(&mut self.invocation()?, answers);
+        started.map_err(|error| self.with_log(&error))
     }
 
     fn invocation(&self) -> io::Result<Command> {
@@ -261,15 +259,6 @@ impl RedisServer {
         Ok(command)
     }
 
-    fn await_answer(&self, process: &Process) -> io::Result<()> {
-        await_that("an answer of redis-server", LIMIT, || {
-            if process.ends_within(Duration::ZERO)? {
-                return Ok(Some(Err(io::Error::other("redis-server ended"))));
-            }
-            Ok((self.command(&["PING"])? == "PONG").then_some(Ok(())))
-        })?
-    }
-
     fn log(&self) -> io::Result<File> {
         OpenOptions::new().create(true).append(true).open(self.path("log"))
     }
@@ -277,10 +266,6 @@ impl RedisServer {
     fn with_log(&self, error: &io::Error) -> io::Error {
         let log = fs::read_to_string(self.path("log")).unwrap_or_default();
         io::Error::new(error.kind(), format!("{error}\n{log}"))
-    }
-
-    fn process(&self) -> MutexGuard<'_, Option<Process>> {
-        self.process.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn data(&self) -> PathBuf {
@@ -298,8 +283,4 @@ fn no_shim(option: &str) -> io::Error {
 
 fn offset(text: &str) -> io::Result<u64> {
     text.parse().map_err(io::Error::other)
-}
-
-fn not_running() -> io::Error {
-    io::Error::other("the server does not run")
 }
