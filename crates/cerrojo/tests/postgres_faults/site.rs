@@ -10,17 +10,14 @@ use crate::looks::Looks;
 #[path = "../postgres_site/mod.rs"]
 #[allow(dead_code, reason = "each test target uses a part")]
 mod postgres_site;
-#[path = "../trials/mod.rs"]
-#[allow(dead_code, reason = "each test target uses a part")]
-mod trials;
 
-pub(crate) use postgres_site::{Locks, OnServer, ROLE, Shared, client};
-use postgres_site::{fresh_name, make_tables, start};
-pub(crate) use trials::{
+pub(crate) use postgres_site::trials::{
     LONG, Outcome, bounded, check_error,
     child::{child_main, opened, say, talk},
     eventually, goes_on, is_lost, kind, millis, run, runtime, trial, ttl, until, works,
 };
+pub(crate) use postgres_site::{Locks, OnServer, ROLE, Shared, client};
+use postgres_site::{fresh_name, make_tables, start};
 
 /// A table of its own, behind a proxy.
 pub(crate) struct Site {

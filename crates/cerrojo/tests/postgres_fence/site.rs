@@ -15,14 +15,11 @@ use tokio_postgres::{Client, IsolationLevel, Transaction};
 #[path = "../postgres_site/mod.rs"]
 #[allow(dead_code, reason = "each test target uses a part")]
 mod postgres_site;
-#[path = "../trials/mod.rs"]
-#[allow(dead_code, reason = "each test target uses a part")]
-mod trials;
 
+use postgres_site::trials::until;
+pub(crate) use postgres_site::trials::{LONG, Outcome, run};
 pub(crate) use postgres_site::{OnServer, ROLE, Shared};
 use postgres_site::{client, fresh_name, make_account};
-use trials::until;
-pub(crate) use trials::{LONG, Outcome, run};
 
 /// The resource of most trials.
 pub(crate) const RESOURCE: &str = "account/1";

@@ -10,15 +10,12 @@ use crate::session::Session;
 #[path = "../postgres_site/mod.rs"]
 #[allow(dead_code, reason = "each test target uses a part")]
 mod postgres_site;
-#[path = "../trials/mod.rs"]
-#[allow(dead_code, reason = "each test target uses a part")]
-mod trials;
 
+pub(crate) use postgres_site::trials::{LONG, Outcome, rounds, run, soon, ttl, until};
 pub(crate) use postgres_site::{
     Locks, OnServer, ROLE, Shared, TRUST, client, connect, fast, start,
 };
 use postgres_site::{fresh_name, make_tables};
-pub(crate) use trials::{LONG, Outcome, rounds, run, soon, ttl, until};
 
 /// A table, and the server that it is on.
 pub(crate) struct Site {

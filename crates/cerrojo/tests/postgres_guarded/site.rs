@@ -9,17 +9,14 @@ use tokio_postgres::Client;
 #[path = "../postgres_site/mod.rs"]
 #[allow(dead_code, reason = "each test target uses a part")]
 mod postgres_site;
-#[path = "../trials/mod.rs"]
-#[allow(dead_code, reason = "each test target uses a part")]
-mod trials;
 
-pub(crate) use postgres_site::{Locks, ROLE, Shared, client, connect};
-use postgres_site::{OnServer, fresh_name, make_account, make_tables};
-pub(crate) use trials::{
+pub(crate) use postgres_site::trials::{
     LONG, Outcome,
     child::{child_main, complaint, opened, say},
     millis, rounds, run, runtime, soon, ttl, until,
 };
+pub(crate) use postgres_site::{Locks, ROLE, Shared, client, connect};
+use postgres_site::{OnServer, fresh_name, make_account, make_tables};
 
 /// The lock of most trials.
 pub(crate) const NAME: &str = "account/1";

@@ -17,17 +17,14 @@ use crate::line::NAME;
 #[path = "../postgres_site/mod.rs"]
 #[allow(dead_code, reason = "each test target uses a part")]
 mod postgres_site;
-#[path = "../trials/mod.rs"]
-#[allow(dead_code, reason = "each test target uses a part")]
-mod trials;
 
-pub(crate) use postgres_site::{Locks, OnServer, ROLE, Shared, connect};
-use postgres_site::{client, fresh_name};
-pub(crate) use trials::{
+pub(crate) use postgres_site::trials::{
     LONG, Outcome,
     child::{child_main, opened, say, talk},
     kind_of, run, runtime, soon, ttl, until,
 };
+pub(crate) use postgres_site::{Locks, OnServer, ROLE, Shared, connect};
+use postgres_site::{client, fresh_name};
 
 /// What a trial holds.
 pub(crate) type Held = FencedGuard;

@@ -1,5 +1,8 @@
 //! A PostgreSQL server that the trials of a target share, and a place of its own there for each of them.
 
+#[path = "../trials/mod.rs"]
+pub(crate) mod trials;
+
 use std::{future::Future, io, sync::Arc};
 
 use cerrojo::{Locker, OwnerId, backend::postgres::Postgres};
@@ -7,7 +10,7 @@ use cerrojo_testbed::{PostgresBuilder, PostgresServer};
 use libtest_mimic::Trial;
 use tokio_postgres::{Client, NoTls};
 
-use super::trials::{Outcome, bounded, connected, runtime};
+use trials::{Outcome, bounded, connected, runtime};
 
 pub(crate) type Locks = Locker<Postgres>;
 
@@ -24,6 +27,7 @@ pub(crate) trait OnServer: Sized {
         fast()
     }
 
+    /// Makes it there.
     async fn on(server: Arc<PostgresServer>) -> Outcome<Self>;
 
     /// The same on a server of its own.
