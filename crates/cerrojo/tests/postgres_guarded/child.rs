@@ -7,7 +7,8 @@ use cerrojo_testbed::Process;
 use tokio_postgres::{Client, GenericClient, IsolationLevel};
 
 use crate::site::{
-    LONG, NAME, Outcome, Site, child_main, client, complaint, connect, opened, runtime, say, ttl,
+    LONG, NAME, Outcome, Site, child_main, client, complaint, connect, eventually, opened, runtime,
+    say, ttl,
 };
 
 /// What a child works with.
@@ -23,7 +24,8 @@ fn start(role: &str, site: &Site, more: &str) -> Outcome<Process> {
     opened(&[role, &site.url_at(port), &site.client_url_at(port), &site.account(), more])
 }
 
-/// Has taken the lock, begun a guarded transaction, and added one in it. Commits when it is told to.
+/// Has taken the lock, begun a guarded transaction, and added one in it. Told to, it commits, once it has learnt that its
+/// session was ended: before, it could not know what became of the commit.
 pub(crate) fn adder(site: &Site, ttl_ms: u64) -> Outcome<Process> {
     let child = start("add", site, &ttl_ms.to_string())?;
     assert_eq!(child.line(LONG)?, "inside");
@@ -81,6 +83,7 @@ async fn add(mut part: Part, ttl_ms: u64) -> Result<()> {
     transaction.execute(&add_one, &[]).await.map_err(broken)?;
     say("inside");
     await_line();
+    eventually("the end of the session", || Ok(transaction.is_closed())).await.unwrap();
     transaction.commit().await?;
     say("committed");
     Ok(())

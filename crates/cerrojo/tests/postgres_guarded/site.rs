@@ -13,7 +13,7 @@ mod postgres_site;
 pub(crate) use postgres_site::trials::{
     LONG, Outcome,
     child::{child_main, complaint, opened, say},
-    millis, rounds, run, runtime, soon, ttl, until,
+    eventually, millis, rounds, run, runtime, soon, ttl, until,
 };
 pub(crate) use postgres_site::{Locks, ROLE, Shared, client, connect};
 use postgres_site::{OnServer, fresh_name, make_account, make_tables};
