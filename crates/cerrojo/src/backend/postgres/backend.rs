@@ -26,7 +26,7 @@ use crate::{
 /// A renewal is given a sixth of its TTL, and this at least: a server that is merely slow does not get another connection to make.
 const RENEWAL_LIMIT_MIN: Duration = Duration::from_millis(250);
 /// How long a request that does not wait asks again for a name whose row somebody's transaction holds.
-const BUSY_PATIENCE: Duration = Duration::from_millis(200);
+const BUSY_PATIENCE: Duration = Duration::from_secs(1);
 /// Between two such requests, at first and at most.
 const BUSY_PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(100));
 
