@@ -14,8 +14,8 @@ use super::super::{
     site::{PATIENCE, Site, enter, eventually, granted, job, soon},
 };
 use crate::{
-    Deadline, ErrorKind, Instant, LeaseState, Wait, clock,
-    spi::{Lease, Request},
+    Deadline, ErrorKind, Instant, LeaseState, Locker, Wait, clock,
+    spi::{Backend, Lease, Request},
 };
 
 pub(super) async fn a_waiter_enters_after_the_release<H: Harness>(site: Site<H>) -> Verdict {
@@ -167,6 +167,18 @@ pub(super) async fn a_grant_whose_news_come_late_gets_a_full_validity<H: Harness
     Ok(())
 }
 
+/// Gives a request that was just sent the time to reach the store: as long as several others take, on the same way.
+async fn until_it_has_arrived<B: Backend>(
+    locker: &Locker<B>,
+    at_least: Duration,
+) -> Result<(), Failure> {
+    clock::sleep(at_least).await;
+    for _ in 0..5 {
+        locker.holder(&job()?).await?;
+    }
+    Ok(())
+}
+
 /// Acquires in the order of the numbers, each on its way before the next; says in which they entered.
 async fn order_of_entry<H: Harness>(
     site: &Site<H>,
@@ -181,15 +193,15 @@ async fn order_of_entry<H: Harness>(
         if number > 0 && !one_process {
             (locker, faults) = site.faulty().await?;
         }
-        let (locker, order, ttl) = (locker.clone(), Arc::clone(&order), site.long_ttl());
+        let (waiting, order, ttl) = (locker.clone(), Arc::clone(&order), site.long_ttl());
         tasks.spawn(async move {
-            let (guard, _) = enter(&locker, &job()?, ttl).await?;
+            let (guard, _) = enter(&waiting, &job()?, ttl).await?;
             order.lock().unwrap_or_else(PoisonError::into_inner).push(number);
             guard.release().await?;
             Ok::<_, Failure>(())
         });
         eventually("the waiter asks", || faults.count(Call::Acquire) == 1).await?;
-        clock::sleep(Duration::from_millis(100)).await;
+        until_it_has_arrived(&locker, Duration::from_millis(100)).await?;
     }
     guard.release().await?;
     while let Some(task) = soon("a waiter", tasks.join_next()).await? {
@@ -222,7 +234,7 @@ pub(super) async fn a_newcomer_does_not_overtake_who_waits<H: Harness>(site: Sit
         let locker = waiting.clone();
         let waiter = tokio::spawn(async move { enter(&locker, &job()?, ttl).await });
         eventually("the waiter asks", || faults.count(Call::Acquire) == round).await?;
-        clock::sleep(Duration::from_millis(20)).await;
+        until_it_has_arrived(&waiting, Duration::from_millis(20)).await?;
         guard.release().await?;
         let answer = newcomer.try_acquire(job()?).ttl(ttl).await;
         check!(kind_of(&answer) == Some(ErrorKind::Contended), "overtook: {answer:?}");
