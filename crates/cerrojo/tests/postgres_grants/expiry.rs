@@ -1,6 +1,6 @@
 //! A TTL begins with the grant: not with the transaction, which may have waited, or be somebody's long one.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use crate::{
     session::{Ask, Session, acquire, break_now, release, renew},
@@ -30,6 +30,24 @@ pub(crate) async fn a_grant_that_had_to_wait_has_its_whole_ttl(site: Site) -> Ou
         }
     };
     lasts(&somebody, &time, TTL_MS).await
+}
+
+/// A lease that ends while it is being asked for: whoever has judged it held by one look at the clock, and free by the next, has not locked
+/// the row as a grant must, and walks past a guarded transaction.
+pub(crate) async fn a_lease_that_ends_while_it_is_asked_for_is_not_granted_past_a_guard(
+    site: Site,
+) -> Outcome {
+    let (somebody, asker) = (site.session().await?, site.session().await?);
+    asker.ask(&acquire(&[HOLDER])).await?;
+    somebody.ask("BEGIN; SELECT FROM \"cerrojo\".\"lock\" FOR KEY SHARE").await?;
+    let ends = "UPDATE \"cerrojo\".\"lock\" SET expires_at = clock_timestamp() + random() * interval '500 us'";
+    let mut seen = HashSet::new();
+    for _ in 0..3_000 {
+        seen.insert(asker.ask(&format!("{ends}; {}", acquire(&[WAITER]))).await?);
+    }
+    // Both sides of the end were met, and nothing between them.
+    assert_eq!(seen, HashSet::from(["busy".to_owned(), "held".to_owned()]));
+    somebody.ask("COMMIT").await.map(drop)
 }
 
 pub(crate) async fn a_grant_in_a_long_transaction_has_its_whole_ttl(site: Site) -> Outcome {

@@ -57,6 +57,7 @@ fn all(shared: &Shared) -> Vec<Trial> {
         giving_up::a_place_in_line_that_is_not_committed_yet_is_taken_back,
         giving_up::a_release_of_what_never_was_leaves_nothing,
         expiry::a_grant_that_had_to_wait_has_its_whole_ttl,
+        expiry::a_lease_that_ends_while_it_is_asked_for_is_not_granted_past_a_guard,
         expiry::a_grant_in_a_long_transaction_has_its_whole_ttl,
         expiry::a_renewal_in_a_long_transaction_sets_the_whole_ttl,
         expiry::a_hand_over_in_a_long_transaction_lasts_two_seconds_from_then,

@@ -17,6 +17,8 @@ DECLARE
     granted "cerrojo"."lock_answer";
     ignored text;
     is_new boolean;
+    -- Judged once for each lock that is taken: what ends between two looks at the clock must not be granted under the weaker lock.
+    is_free boolean;
 BEGIN
     busy.outcome := 'busy';
     granted.outcome := 'granted';
@@ -42,19 +44,20 @@ BEGIN
             RETURN busy;
         END IF;
     END IF;
-    IF is_new OR held.owner IS NULL OR held.expires_at <= clock_timestamp() THEN
+    is_free := is_new OR held.owner IS NULL OR held.expires_at <= clock_timestamp();
+    IF is_free THEN
         SELECT l.* INTO held FROM "cerrojo"."lock" l WHERE l.name = of_name FOR UPDATE SKIP LOCKED;
         IF NOT FOUND THEN
             RETURN busy;
         END IF;
+        is_free := held.owner IS NULL OR held.expires_at <= clock_timestamp();
         -- Newcomers do not overtake: what is free is the first waiter's.
-        IF held.waiting AND (held.owner IS NULL OR held.expires_at <= clock_timestamp())
-            AND ("cerrojo"."lock_first"(of_name)).owner <> by_owner THEN
+        IF is_free AND held.waiting AND ("cerrojo"."lock_first"(of_name)).owner <> by_owner THEN
             PERFORM "cerrojo"."lock_hand_over"(of_name);
             RETURN busy;
         END IF;
     END IF;
-    IF held.owner IS NOT NULL AND held.expires_at > clock_timestamp() THEN
+    IF NOT is_free THEN
         IF held.owner = by_owner AND NOT held.broken THEN
             UPDATE "cerrojo"."lock" l SET expires_at = clock_timestamp() + for_ms * interval '1 ms', ttl_ms = for_ms
             WHERE l.name = of_name;
