@@ -10,7 +10,7 @@ use std::{
 use crate::{Process, time::await_that};
 
 /// How long it may take to start or to end.
-const LIMIT: Duration = Duration::from_secs(20);
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Default)]
 pub(crate) struct Daemon(Mutex<Option<Process>>);
@@ -27,15 +27,32 @@ impl Daemon {
         command: &mut Command,
         answers: impl Fn() -> io::Result<bool>,
     ) -> io::Result<()> {
-        let process = Process::spawn(command)?;
-        await_that("an answer of a new server", LIMIT, || {
-            if process.ends_within(Duration::ZERO)? {
+        self.spawn(command)?;
+        self.await_answer("an answer of a new server", answers).inspect_err(|_| drop(self.kill()))
+    }
+
+    /// Starts it, and waits for nothing.
+    pub(crate) fn spawn(&self, command: &mut Command) -> io::Result<()> {
+        *self.process() = Some(Process::spawn(command)?);
+        Ok(())
+    }
+
+    /// Waits until it answers, while it runs.
+    pub(crate) fn await_answer(
+        &self,
+        what: &str,
+        answers: impl Fn() -> io::Result<bool>,
+    ) -> io::Result<()> {
+        await_that(what, LIMIT, || {
+            if self.has_ended()? {
                 return Ok(Some(Err(io::Error::other("the server ended"))));
             }
             Ok(answers()?.then_some(Ok(())))
-        })??;
-        *self.process() = Some(process);
-        Ok(())
+        })?
+    }
+
+    fn has_ended(&self) -> io::Result<bool> {
+        self.process().as_ref().map_or(Ok(true), |process| process.ends_within(Duration::ZERO))
     }
 
     /// Stops it with SIGSTOP; returns once it stands still.

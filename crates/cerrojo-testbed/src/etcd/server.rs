@@ -5,8 +5,6 @@ use std::{
     io,
     path::{Path, PathBuf},
     process::Command,
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
 };
 
 use rustix::process::Signal;
@@ -17,10 +15,7 @@ use super::{
     ctl::{self, Access},
     http,
 };
-use crate::{Certificates, Port, Process, need::find, time::await_that};
-
-/// How long a server may take to start, to join the others or to stop.
-const LIMIT: Duration = Duration::from_secs(30);
+use crate::{Certificates, Port, daemon::Daemon, need::find};
 
 /// A private `etcd` with a folder of its own, on ports of its own, killed when dropped.
 ///
@@ -29,7 +24,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub struct EtcdServer {
     /// Before the folder that it works in: fields are dropped in order.
-    process: Mutex<Option<Process>>,
+    daemon: Daemon,
     folder: TempDir,
     ports: Ports,
     arguments: Vec<String>,
@@ -64,8 +59,8 @@ impl EtcdServer {
         access: Access,
     ) -> io::Result<Self> {
         let folder = tempfile::Builder::new().prefix("testbed-etcd-").tempdir()?;
-        let process = Mutex::default();
-        Ok(Self { process, folder, ports, arguments, access, _certificates: certificates })
+        let daemon = Daemon::default();
+        Ok(Self { daemon, folder, ports, arguments, access, _certificates: certificates })
     }
 
     /// Its port on 127.0.0.1 for clients, the same over restarts.
@@ -89,7 +84,7 @@ impl EtcdServer {
     /// Its process id, if it runs.
     #[must_use]
     pub fn id(&self) -> Option<u32> {
-        self.process().as_ref().map(Process::id)
+        self.daemon.id()
     }
 
     /// All that it has logged so far.
@@ -127,7 +122,7 @@ impl EtcdServer {
     ///
     /// When it does not run.
     pub fn freeze(&self) -> io::Result<()> {
-        self.process().as_ref().ok_or_else(not_running)?.freeze()
+        self.daemon.freeze()
     }
 
     /// Lets it run on.
@@ -136,7 +131,7 @@ impl EtcdServer {
     ///
     /// When it does not run.
     pub fn thaw(&self) -> io::Result<()> {
-        self.process().as_ref().ok_or_else(not_running)?.thaw()
+        self.daemon.thaw()
     }
 
     /// Kills it with SIGKILL, also when it is frozen.
@@ -145,7 +140,7 @@ impl EtcdServer {
     ///
     /// When it does not go.
     pub fn kill(&self) -> io::Result<()> {
-        self.process().take().map_or(Ok(()), |mut process| process.kill().map(drop))
+        self.daemon.kill()
     }
 
     /// Ends it in order: a leader hands over to another first.
@@ -154,10 +149,7 @@ impl EtcdServer {
     ///
     /// When it does not end.
     pub fn stop(&self) -> io::Result<()> {
-        let Some(mut process) = self.process().take() else { return Ok(()) };
-        process.thaw()?;
-        process.signal(Signal::TERM)?;
-        process.wait(LIMIT).map(drop)
+        self.daemon.end(|process| process.signal(Signal::TERM))
     }
 
     /// Starts it again on the same ports with its data; one that runs is [stopped](Self::stop) first. Returns once it
@@ -173,9 +165,7 @@ impl EtcdServer {
     }
 
     pub(super) fn spawn(&self) -> io::Result<()> {
-        let process = Process::spawn(&mut self.invocation()?)?;
-        *self.process() = Some(process);
-        Ok(())
+        self.daemon.spawn(&mut self.invocation()?)
     }
 
     /// Waits until it serves clients: it knows a leader, and all that the others have agreed on.
@@ -213,17 +203,7 @@ impl EtcdServer {
     }
 
     fn await_answer(&self, what: &str, look: impl Fn() -> io::Result<bool>) -> io::Result<()> {
-        let answer = await_that(what, LIMIT, || {
-            if self.has_ended()? {
-                return Ok(Some(Err(io::Error::other("etcd ended"))));
-            }
-            Ok(look()?.then_some(Ok(())))
-        });
-        answer.flatten().map_err(|error| self.with_log(&error))
-    }
-
-    fn has_ended(&self) -> io::Result<bool> {
-        self.process().as_ref().map_or(Ok(true), |process| process.ends_within(Duration::ZERO))
+        self.daemon.await_answer(what, look).map_err(|error| self.with_log(&error))
     }
 
     fn with_log(&self, error: &io::Error) -> io::Error {
@@ -232,10 +212,6 @@ impl EtcdServer {
 
     fn log_path(&self) -> PathBuf {
         self.folder().join("log")
-    }
-
-    fn process(&self) -> MutexGuard<'_, Option<Process>> {
-        self.process.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -298,8 +274,4 @@ impl Status {
 /// A path as an option's value.
 pub(super) fn spelled(path: &Path) -> String {
     path.display().to_string()
-}
-
-fn not_running() -> io::Error {
-    io::Error::other("the server does not run")
 }

@@ -2,11 +2,8 @@
 
 use std::{io, iter::zip};
 
-use super::{
-    ZooKeeperBuilder, ZooKeeperServer,
-    server::{LIMIT, Role},
-};
-use crate::{Port, time::await_that};
+use super::{ZooKeeperBuilder, ZooKeeperServer, server::Role};
+use crate::{Port, daemon::LIMIT, time::await_that};
 
 /// The ports at which a member speaks to the others.
 #[derive(Debug)]

@@ -5,7 +5,6 @@ use std::{
     io::{self, Read, Write},
     net::{SocketAddr, TcpStream},
     path::{Path, PathBuf},
-    sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -13,10 +12,11 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 
 use super::{ZooKeeperBuilder, java};
-use crate::{Port, Process, time::await_that};
-
-/// How long a server may take to start or stop, and an ensemble to agree.
-pub(super) const LIMIT: Duration = Duration::from_secs(60);
+use crate::{
+    Port,
+    daemon::{Daemon, LIMIT},
+    time::await_that,
+};
 
 /// How long a server may take to answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
@@ -47,7 +47,7 @@ pub(super) struct Ports {
 #[derive(Debug)]
 pub struct ZooKeeperServer {
     /// Before the folder that it works in: fields are dropped in order.
-    process: Mutex<Option<Process>>,
+    daemon: Daemon,
     folder: TempDir,
     ports: Ports,
     role: Role,
@@ -70,7 +70,7 @@ impl ZooKeeperServer {
     }
 
     pub(super) fn new(folder: TempDir, ports: Ports, role: Role) -> Self {
-        Self { process: Mutex::default(), folder, ports, role }
+        Self { daemon: Daemon::default(), folder, ports, role }
     }
 
     /// Its port on 127.0.0.1, the same over restarts.
@@ -94,7 +94,7 @@ impl ZooKeeperServer {
     /// Its process id, if it runs.
     #[must_use]
     pub fn id(&self) -> Option<u32> {
-        self.process().as_ref().map(Process::id)
+        self.daemon.id()
     }
 
     /// All that it has logged so far.
@@ -139,7 +139,7 @@ impl ZooKeeperServer {
     ///
     /// When it does not run.
     pub fn freeze(&self) -> io::Result<()> {
-        self.process().as_ref().ok_or_else(not_running)?.freeze()
+        self.daemon.freeze()
     }
 
     /// Lets it run on.
@@ -148,7 +148,7 @@ impl ZooKeeperServer {
     ///
     /// When it does not run.
     pub fn thaw(&self) -> io::Result<()> {
-        self.process().as_ref().ok_or_else(not_running)?.thaw()
+        self.daemon.thaw()
     }
 
     /// Kills it with SIGKILL, also when it is frozen. What it had acknowledged is there when it is started again.
@@ -157,7 +157,7 @@ impl ZooKeeperServer {
     ///
     /// When it does not go.
     pub fn kill(&self) -> io::Result<()> {
-        self.process().take().map_or(Ok(()), |mut process| process.kill().map(drop))
+        self.daemon.kill()
     }
 
     /// Ends it with SIGTERM.
@@ -166,10 +166,7 @@ impl ZooKeeperServer {
     ///
     /// When it does not end.
     pub fn stop(&self) -> io::Result<()> {
-        let Some(mut process) = self.process().take() else { return Ok(()) };
-        process.thaw()?;
-        process.signal(Signal::TERM)?;
-        process.wait(LIMIT).map(drop)
+        self.daemon.end(|process| process.signal(Signal::TERM))
     }
 
     /// Starts it again on the same port with its data; one that runs is [stopped](Self::stop) first. A member of an
@@ -200,20 +197,13 @@ impl ZooKeeperServer {
     pub(super) fn spawn(&self) -> io::Result<()> {
         let log = OpenOptions::new().create(true).append(true).open(self.log_path())?;
         let configuration = self.folder().join("zoo.cfg");
-        let process = Process::spawn(&mut java::command(self.folder(), &configuration, log))?;
-        *self.process() = Some(process);
-        Ok(())
+        self.daemon.spawn(&mut java::command(self.folder(), &configuration, log))
     }
 
     /// Waits until it answers, and serves if it is alone.
     pub(super) fn await_up(&self) -> io::Result<()> {
-        let up = await_that("an answer of ZooKeeper", LIMIT, || {
-            if self.has_ended()? {
-                return Ok(Some(Err(io::Error::other("ZooKeeper ended"))));
-            }
-            Ok(self.is_up()?.then_some(Ok(())))
-        });
-        up.flatten().map_err(|error| self.given_up(&error))
+        let up = self.daemon.await_answer("an answer of ZooKeeper", || self.is_up());
+        up.map_err(|error| self.given_up(&error))
     }
 
     /// The epoch of its leader, or of the one before if nothing was written since.
@@ -223,6 +213,8 @@ impl ZooKeeperServer {
     }
 
     fn is_up(&self) -> io::Result<bool> {
+        // It opens its port for TLS after the other.
+        TcpStream::connect(self.client_port().address())?;
         match self.role {
             Role::Alone => self.mode().map(|_| true),
             Role::Member(_) => Ok(self.ask("ruok", LOOK_LIMIT)? == "imok"),
@@ -246,10 +238,6 @@ impl ZooKeeperServer {
         Ok(answer)
     }
 
-    fn has_ended(&self) -> io::Result<bool> {
-        self.process().as_ref().map_or(Ok(true), |process| process.ends_within(Duration::ZERO))
-    }
-
     /// Kills one that did not come up, and says why.
     fn given_up(&self, error: &io::Error) -> io::Error {
         drop(self.kill());
@@ -263,12 +251,4 @@ impl ZooKeeperServer {
     fn log_path(&self) -> PathBuf {
         self.folder().join("log")
     }
-
-    fn process(&self) -> MutexGuard<'_, Option<Process>> {
-        self.process.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-fn not_running() -> io::Error {
-    io::Error::other("the server does not run")
 }
