@@ -3,7 +3,7 @@
 use std::{collections::HashSet, sync::Arc};
 
 use crate::{
-    session::{Ask, Session, acquire, break_now, release, renew},
+    session::{Ask, Session, acquire, break_now, key_share, release, renew},
     site::{OnServer, Outcome, Site},
 };
 
@@ -39,7 +39,7 @@ pub(crate) async fn a_lease_that_ends_while_it_is_asked_for_is_not_granted_past_
 ) -> Outcome {
     let (somebody, asker) = (site.session().await?, site.session().await?);
     asker.ask(&acquire(&[HOLDER])).await?;
-    somebody.ask("BEGIN; SELECT FROM \"cerrojo\".\"lock\" FOR KEY SHARE").await?;
+    somebody.ask(&key_share(HOLDER.name)).await?;
     let ends = "UPDATE \"cerrojo\".\"lock\" SET expires_at = clock_timestamp() + random() * interval '500 us'";
     let mut seen = HashSet::new();
     for _ in 0..3_000 {
